@@ -1,0 +1,1 @@
+"""Devices and the memory budget that is left for the KV cache."""

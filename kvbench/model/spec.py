@@ -1,0 +1,166 @@
+"""The model spec: an ordered tuple of layer specs, each of one kind with its own fields.
+
+Nothing here knows an engine, a file format or a device. Element types are the business of
+``kvbench.model.dtypes``; bytes follow in ``kvbench.model.sizing``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullLayer:
+    """Full attention: K and V for every token.
+
+    Attributes:
+        kv_heads: KV heads of the whole model (before tensor parallelism).
+        head_dim_k: Elements of one key head.
+        head_dim_v: Elements of one value head.
+    """
+
+    kind: ClassVar[str] = "full"
+    kv_heads: int
+    head_dim_k: int
+    head_dim_v: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingLayer:
+    """Sliding-window attention: K and V of the last ``window`` tokens."""
+
+    kind: ClassVar[str] = "sliding"
+    kv_heads: int
+    head_dim_k: int
+    head_dim_v: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkedLayer:
+    """Chunked local attention: K and V of the current chunk of ``chunk`` tokens."""
+
+    kind: ClassVar[str] = "chunked"
+    kv_heads: int
+    head_dim_k: int
+    head_dim_v: int
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlaLayer:
+    """Multi-head latent attention: one tensor of latent + rope elements, no K/V pair.
+
+    ``compress`` is the number of tokens that share one cache entry (1 = none).
+    """
+
+    kind: ClassVar[str] = "mla"
+    latent_dim: int
+    rope_dim: int
+    compress: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexerLayer:
+    """Extra per-token cache beside MLA (DeepSeek sparse attention), fixed bytes per token."""
+
+    kind: ClassVar[str] = "indexer"
+    bytes_per_token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTensor:
+    """One tensor of a sequence's state.
+
+    Attributes:
+        name: ``conv`` or ``ssm`` (any recurrent state).
+        shape: Elements per dimension for the whole model.
+        dtype: Element type, ``auto`` for the model's.
+        tp_dim: Index of the dimension that tensor parallelism divides, ``None`` if replicated.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    tp_dim: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLayer:
+    """Fixed bytes per sequence: convolution and recurrent (SSM, linear-attention) state."""
+
+    kind: ClassVar[str] = "state"
+    tensors: tuple[StateTensor, ...]
+    mechanism: str = "mamba2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossLayer:
+    """Cross attention: K and V of the encoder's tokens."""
+
+    kind: ClassVar[str] = "cross"
+    kv_heads: int
+    head_dim_k: int
+    head_dim_v: int
+    encoder_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLayer:
+    """Reuses the cache of layer ``source`` (index into the layers): 0 bytes of its own."""
+
+    kind: ClassVar[str] = "shared"
+    source: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoneLayer:
+    """Holds no cache (MLP-only or skipped layer)."""
+
+    kind: ClassVar[str] = "none"
+
+
+LayerSpec: TypeAlias = (
+    FullLayer
+    | SlidingLayer
+    | ChunkedLayer
+    | MlaLayer
+    | IndexerLayer
+    | StateLayer
+    | CrossLayer
+    | SharedLayer
+    | NoneLayer
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """The KV geometry of a model.
+
+    A decoder layer that owns two caches (parallel attention and Mamba, MLA and its indexer)
+    appears as two consecutive layer specs: the tuple lists *caches*, in model order.
+
+    Attributes:
+        name: How the user called it.
+        layers: One spec per cache, in model order.
+        query_heads: Query heads of one attention layer, 0 when unknown.
+        hidden_size: Width of the residual stream, 0 when unknown.
+        dtype: Element type of weights and activations (``bf16`` …): what ``auto`` means.
+        max_context_tokens: Longest context the model states, ``None`` when it states none.
+        weight_bytes: Bytes of all weights, ``None`` when not known.
+        weight_source: Where ``weight_bytes`` comes from (headers, formula), empty if unknown.
+        source: File, catalog entry or table the spec was read from.
+        assumptions: Sentences about anything that was not stated by the source.
+    """
+
+    name: str
+    layers: tuple[LayerSpec, ...]
+    query_heads: int = 0
+    hidden_size: int = 0
+    dtype: str = "bf16"
+    max_context_tokens: int | None = None
+    weight_bytes: int | None = None
+    weight_source: str = ""
+    source: str = ""
+    assumptions: tuple[str, ...] = field(default=())

@@ -1,0 +1,1 @@
+"""Results of runs: the schema, writing, reading."""

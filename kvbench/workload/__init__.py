@@ -1,0 +1,1 @@
+"""Workloads: requests from constants, distributions, shared prefixes, generators and traces."""
