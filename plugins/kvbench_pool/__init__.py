@@ -1,0 +1,1 @@
+"""The pool plugin: simulates paged KV memory, and the policies that it is compared with."""
