@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kvbench.model.spec import ModelSpec
+from kvbench.errors import ModelError
+from kvbench.model.dtypes import KvDtype, kv_dtype
+from kvbench.model.sizing import CacheCost, cache_cost, layer_runs, pipeline_stages
+from kvbench.model.spec import LayerSpec, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,15 @@ class Arrangement(Protocol):
     def max_concurrency(self, num_blocks: int, tokens: int) -> float:
         """Requests of ``tokens`` tokens that fit at once, as the engine itself computes it."""
 
+    def paged_bytes(self, tokens: int) -> int:
+        """Pool bytes behind ``resident_blocks(tokens)``."""
+
+    def admission_bytes(self, tokens: int) -> int:
+        """Pool bytes behind ``admission_blocks(tokens)``."""
+
+    def capacity_tokens(self, num_blocks: int) -> int:
+        """Tokens that ``num_blocks`` blocks hold, as the engine itself would report it."""
+
 
 class Layout(Protocol):
     """Arranges model specs the way one engine does."""
@@ -112,3 +124,161 @@ class Layout(Protocol):
         Raises:
             ModelError: The engine would refuse this model with these options.
         """
+
+
+#: Tokens per block when nobody chooses: what most paged engines start with.
+DEFAULT_BLOCK_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedArrangement:
+    """The plain arrangement: every kind of cache has its own block table, nothing is padded.
+
+    A group of windowed layers keeps the blocks its window can touch; a state or cross layer
+    keeps one block of its fixed size. A block id stands for ``block_size`` tokens in every
+    per-token layer, windowed ones included, so that a pool is measured in such blocks and a
+    request that needs less of them in some layers takes the equivalent of fewer.
+
+    Attributes:
+        groups: One per distinct kind of cache, in order of first appearance.
+        block_size: Tokens per block.
+        bytes_per_block: One block in every per-token layer, or all fixed blocks of a model
+            that has no per-token layer.
+        assumptions: What was assumed.
+    """
+
+    groups: tuple[Group, ...]
+    block_size: int
+    bytes_per_block: int
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> str:
+        """Always ``paged``."""
+        return "paged"
+
+    @property
+    def null_blocks(self) -> int:
+        """A plain pool keeps no block for itself."""
+        return 0
+
+    def num_blocks(self, budget_bytes: int) -> int:
+        """Whole blocks in ``budget_bytes``."""
+        return max(0, budget_bytes) // self.bytes_per_block if self.bytes_per_block else 0
+
+    def resident_blocks(self, tokens: int) -> tuple[int, ...]:
+        """Blocks per group, at the worst alignment of a window with block borders."""
+        return tuple([group_blocks(group, tokens) for group in self.groups])
+
+    def admission_blocks(self, tokens: int) -> int:
+        """Blocks that the request's bytes are the equivalent of, rounded up."""
+        return _ceil_div(self.paged_bytes(tokens), self.bytes_per_block or 1)
+
+    def max_concurrency(self, num_blocks: int, tokens: int) -> float:
+        """Pool bytes over the bytes of one request."""
+        request = self.paged_bytes(tokens)
+        return num_blocks * self.bytes_per_block / request if request else 0.0
+
+    def paged_bytes(self, tokens: int) -> int:
+        """Bytes of all resident blocks."""
+        return sum(
+            [group_blocks(group, tokens) * group.layers * group.page_bytes for group in self.groups]
+        )
+
+    def admission_bytes(self, tokens: int) -> int:
+        """A plain pool admits what it can hold: the paged bytes."""
+        return self.paged_bytes(tokens)
+
+    def capacity_tokens(self, num_blocks: int) -> int:
+        """Tokens of one single request that fills ``num_blocks`` blocks, in whole blocks."""
+        budget = num_blocks * self.bytes_per_block
+        if not self.groups or not any(_grows(group) for group in self.groups):
+            return 0
+        low, high = 0, budget + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.paged_bytes(middle * self.block_size) <= budget
+            low, high = (middle, high) if fits else (low, middle)
+        return low * self.block_size
+
+
+class PagedLayout:
+    """Arranges any model spec in plain blocks; no engine stands behind it."""
+
+    name = "paged"
+    mirrors = ""
+
+    def arrange(self, model: ModelSpec, options: LayoutOptions) -> PagedArrangement:
+        """Arrange ``model`` on the fullest rank.
+
+        Raises:
+            ModelError: An unknown dtype, a block size below one token, or engine options.
+        """
+        size = _checked_block_size(options)
+        element = kv_dtype(options.kv_dtype, model.dtype)
+        stages = pipeline_stages(model, options.pp)
+        arranged = [_arrange(model, stage, element, size, options.tp) for stage in stages]
+        return max(arranged, key=lambda stage: stage.bytes_per_block)
+
+
+def group_blocks(group: Group, tokens: int) -> int:
+    """Blocks of a group that hold one request of ``tokens`` tokens.
+
+    A window of W consecutive tokens touches ``(W + B - 2) // B + 1`` blocks of B tokens when
+    its start is aligned worst.
+    """
+    if group.fixed_blocks is not None:
+        return group.fixed_blocks
+    blocks = _ceil_div(tokens, group.block_size)
+    if group.window_tokens is not None:
+        blocks = min(blocks, (group.window_tokens + group.block_size - 2) // group.block_size + 1)
+    return blocks
+
+
+def _checked_block_size(options: LayoutOptions) -> int:
+    size = DEFAULT_BLOCK_SIZE if options.block_size is None else options.block_size
+    if size < 1:
+        raise ModelError(f"block size is at least 1 token, got {size}")
+    if options.tp < 1 or options.pp < 1:
+        raise ModelError(f"tp and pp are at least 1, got tp={options.tp}, pp={options.pp}")
+    if options.engine:
+        raise ModelError(f"the paged layout has no engine option {min(options.engine)!r}")
+    return size
+
+
+def _arrange(
+    model: ModelSpec, layers: tuple[LayerSpec, ...], element: KvDtype, size: int, tp: int
+) -> PagedArrangement:
+    groups = []
+    for layer, count in layer_runs(layers):
+        cost = cache_cost(layer, model, element, tp)
+        if cost.entry_bytes or cost.fixed_bytes:
+            groups.append(_group(layer.kind, count, cost, size))
+    growing = [group for group in groups if group.fixed_blocks is None]
+    return PagedArrangement(
+        groups=tuple(groups),
+        block_size=size,
+        bytes_per_block=sum([group.layers * group.page_bytes for group in growing or groups]),
+    )
+
+
+def _group(kind: str, count: int, cost: CacheCost, size: int) -> Group:
+    fixed = cost.entry_bytes == 0
+    page = cost.fixed_bytes if fixed else cost.entry_bytes * _ceil_div(size, cost.compress)
+    return Group(
+        kind=kind,
+        layers=count,
+        block_size=size,
+        page_bytes=page,
+        page_unpadded_bytes=page,
+        window_tokens=cost.visible_tokens,
+        fixed_blocks=1 if fixed else None,
+    )
+
+
+def _grows(group: Group) -> bool:
+    return group.fixed_blocks is None and group.window_tokens is None
+
+
+def _ceil_div(value: int, divisor: int) -> int:
+    return -(-value // divisor)

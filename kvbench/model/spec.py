@@ -52,21 +52,32 @@ class ChunkedLayer:
 class MlaLayer:
     """Multi-head latent attention: one tensor of latent + rope elements, no K/V pair.
 
-    ``compress`` is the number of tokens that share one cache entry (1 = none).
+    Attributes:
+        latent_dim: Elements of the compressed latent.
+        rope_dim: Elements of the rotary key beside it.
+        compress: Tokens that share one cache entry (1 = none).
+        window: Tokens the layer sees, ``None`` for all.
     """
 
     kind: ClassVar[str] = "mla"
     latent_dim: int
     rope_dim: int
     compress: int = 1
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexerLayer:
-    """Extra per-token cache beside MLA (DeepSeek sparse attention), fixed bytes per token."""
+    """Extra per-token cache beside attention (DeepSeek sparse attention).
+
+    Attributes:
+        bytes_per_token: Bytes of one entry, whatever the cache dtype.
+        compress: Tokens that share one entry (1 = none).
+    """
 
     kind: ClassVar[str] = "indexer"
     bytes_per_token: int
+    compress: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +87,17 @@ class StateTensor:
     Attributes:
         name: ``conv`` or ``ssm`` (any recurrent state).
         shape: Elements per dimension for the whole model.
-        dtype: Element type, ``auto`` for the model's.
+        dtype: Element type the reference implementation keeps, ``auto`` for the model's.
         tp_dim: Index of the dimension that tensor parallelism divides, ``None`` if replicated.
+        stated_dtype: Element type that the model's config asks engines for, empty when it says
+            nothing and engines follow their own default.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     tp_dim: int | None = None
+    stated_dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +166,11 @@ class ModelSpec:
         weight_source: Where ``weight_bytes`` comes from (headers, formula), empty if unknown.
         source: File, catalog entry or table the spec was read from.
         assumptions: Sentences about anything that was not stated by the source.
+        model_type: Family as its config names it (``qwen3_next``), empty for inline geometry.
+        decoder_layers: Index of the decoder layer that each cache belongs to, empty when every
+            decoder layer has exactly one entry in ``layers``.
+        traits: Facts about the attention that engines decide by and that carry no bytes:
+            ``alibi``, ``sinks``, ``encoder_decoder`` …
     """
 
     name: str
@@ -164,3 +183,6 @@ class ModelSpec:
     weight_source: str = ""
     source: str = ""
     assumptions: tuple[str, ...] = field(default=())
+    model_type: str = ""
+    decoder_layers: tuple[int, ...] = ()
+    traits: frozenset[str] = frozenset()
