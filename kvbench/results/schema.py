@@ -30,6 +30,22 @@ class Status(StrEnum):
 MEASURED = frozenset({Status.PASSED, Status.INVALID})
 
 
+#: Largest count that every float64 below it can be told apart from.
+MAX_COUNT = 2**53
+
+#: Units whose values are counts.
+COUNTED_UNITS = frozenset({"bytes", "tokens", "blocks", "requests", "count"})
+
+#: Files of a run's folder.
+CELLS_FILE = "cells.parquet"
+SAMPLES_FILE = "samples.parquet"
+JOURNAL_FILE = "journal.jsonl"
+PLAN_FILE = "plan.json"
+ENVIRONMENT_FILE = "environment.json"
+SUITE_FILE = "suite.toml"
+LOGS_FOLDER = "logs"
+
+
 class Phase(StrEnum):
     """Whether a sample counts."""
 

@@ -1,0 +1,1 @@
+"""Tools for testing engines, suites and readers of results; shipped with kvbench."""
