@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kvbench.errors import ModelError
 from kvbench.model.dtypes import KvDtype, kv_dtype
-from kvbench.model.sizing import CacheCost, cache_cost, layer_runs, pipeline_stages
+from kvbench.model.sizing import CacheCost, Costs, layer_costs, layer_runs, pipeline_stages
 from kvbench.model.spec import LayerSpec, ModelSpec
 
 
@@ -82,6 +82,14 @@ class Arrangement(Protocol):
         """Blocks that the pool keeps for itself and never hands out."""
 
     @property
+    def costs(self) -> Costs:
+        """What each cache of one request costs without blocks: the logical bytes."""
+
+    @property
+    def kv_dtype(self) -> str:
+        """Cache element type after resolving ``auto``."""
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What was assumed, one sentence each."""
 
@@ -144,12 +152,16 @@ class PagedArrangement:
         block_size: Tokens per block.
         bytes_per_block: One block in every per-token layer, or all fixed blocks of a model
             that has no per-token layer.
+        costs: What each cache costs without blocks.
+        kv_dtype: Cache element type.
         assumptions: What was assumed.
     """
 
     groups: tuple[Group, ...]
     block_size: int
     bytes_per_block: int
+    costs: Costs
+    kv_dtype: str
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -249,16 +261,20 @@ def _checked_block_size(options: LayoutOptions) -> int:
 def _arrange(
     model: ModelSpec, layers: tuple[LayerSpec, ...], element: KvDtype, size: int, tp: int
 ) -> PagedArrangement:
-    groups = []
-    for layer, count in layer_runs(layers):
-        cost = cache_cost(layer, model, element, tp)
-        if cost.entry_bytes or cost.fixed_bytes:
-            groups.append(_group(layer.kind, count, cost, size))
+    costs = layer_costs(layers, model, element, tp)
+    groups = [
+        _group(layer.kind, count, cost, size)
+        for (layer, count), (cost, _) in zip(layer_runs(layers), costs, strict=True)
+        if cost.entry_bytes or cost.fixed_bytes
+    ]
     growing = [group for group in groups if group.fixed_blocks is None]
     return PagedArrangement(
         groups=tuple(groups),
         block_size=size,
         bytes_per_block=sum([group.layers * group.page_bytes for group in growing or groups]),
+        costs=costs,
+        kv_dtype=element.name,
+        assumptions=model.assumptions,
     )
 
 

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from typing import TypeAlias
 
 from kvbench.errors import ModelError
 from kvbench.model.dtypes import KvDtype, kv_dtype
@@ -61,6 +63,10 @@ class CacheCost:
         return Fraction(self.entry_bytes, self.compress)
 
 
+#: Costs of a rank's caches: pairs of a cost and the number of caches that have it.
+Costs: TypeAlias = tuple[tuple[CacheCost, int], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogicalSize:
     """Logical bytes of one request on one rank.
@@ -99,7 +105,7 @@ def logical_size(
         ModelError: An unknown dtype or an impossible number of ranks.
     """
     stages = stage_costs(model, kv_dtype=kv_dtype, tp=tp, pp=pp)
-    return max((_size(stage, tokens) for stage in stages), key=lambda size: size.logical_bytes)
+    return max((size_at(stage, tokens) for stage in stages), key=lambda size: size.logical_bytes)
 
 
 def logical_bytes(
@@ -111,14 +117,20 @@ def logical_bytes(
 
 def stage_costs(
     model: ModelSpec, *, kv_dtype: str = "auto", tp: int = 1, pp: int = 1
-) -> tuple[tuple[tuple[CacheCost, int], ...], ...]:
+) -> tuple[Costs, ...]:
     """Costs per pipeline stage: pairs of a cost and the number of caches that have it."""
     if tp < 1 or pp < 1:
         raise ModelError(f"tp and pp are at least 1, got tp={tp}, pp={pp}")
     element = _element(kv_dtype, model)
+    return tuple(layer_costs(stage, model, element, tp) for stage in pipeline_stages(model, pp))
+
+
+def layer_costs(
+    layers: Sequence[LayerSpec], model: ModelSpec, element: KvDtype, tp: int = 1
+) -> Costs:
+    """Costs of ``layers`` on one of ``tp`` ranks."""
     return tuple(
-        tuple((cache_cost(layer, model, element, tp), count) for layer, count in layer_runs(stage))
-        for stage in pipeline_stages(model, pp)
+        [(cache_cost(layer, model, element, tp), count) for layer, count in layer_runs(layers)]
     )
 
 
@@ -160,7 +172,7 @@ def pipeline_stages(model: ModelSpec, pp: int) -> tuple[tuple[LayerSpec, ...], .
             for layer, owner in zip(model.layers, owners, strict=True)
             if first <= owner < last
         )
-        for first, last in zip(bounds, bounds[1:], strict=False)
+        for first, last in pairwise(bounds)
     )
 
 
@@ -232,7 +244,8 @@ def _element(name: str, model: ModelSpec) -> KvDtype:
     return kv_dtype(name, model.dtype)
 
 
-def _size(costs: tuple[tuple[CacheCost, int], ...], tokens: int) -> LogicalSize:
+def size_at(costs: Costs, tokens: int) -> LogicalSize:
+    """Logical size of a request of ``tokens`` tokens whose caches cost ``costs``."""
     total = sum(cost.bytes_at(tokens) * count for cost, count in costs)
     slope = sum(cost.slope_at(tokens) * count for cost, count in costs)
     if slope.denominator == 1:

@@ -1,0 +1,42 @@
+"""Real public configs by the name the hub gives them, without the owner."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kvbench.model.spec import ModelSpec
+
+_FOLDER = Path(__file__).parent
+
+
+def catalog_names() -> tuple[str, ...]:
+    """Names of all catalog models, sorted without regard to case."""
+    return tuple(sorted(_paths(), key=str.lower))
+
+
+def catalog_config(name: str) -> dict[str, Any]:
+    """The stored config values of a catalog model, ``_source`` included."""
+    loaded: dict[str, Any] = json.loads(_paths()[name].read_text(encoding="utf-8"))
+    return loaded
+
+
+def catalog_model(name: str) -> ModelSpec | None:
+    """Return a catalog model, ``None`` when the catalog has no such name.
+
+    An owner in front (``meta-llama/Llama-3.1-8B``) does not matter, nor does upper case.
+    """
+    from kvbench.model.hf import spec_from_config
+
+    wanted = name.rpartition("/")[2].lower() if name.count("/") == 1 else name.lower()
+    for known in _paths():
+        if known.lower() == wanted:
+            return spec_from_config(catalog_config(known), name=known, source=f"catalog:{known}")
+    return None
+
+
+@cache
+def _paths() -> dict[str, Path]:
+    return {path.stem: path for path in _FOLDER.glob("*.json")}
