@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
@@ -38,12 +39,15 @@ class Plugin:
         metrics: What it registers.
         layouts: Layouts it offers.
         distribution: Distribution that registered it, with its version.
+        source: What a worker process imports to get the same plugin (``module`` or
+            ``module:attribute``); empty for an object that cannot be imported by name.
     """
 
     info: EngineInfo
     metrics: tuple[Metric, ...]
     layouts: tuple[Layout, ...]
     distribution: str
+    source: str
     _manager: pluggy.PluginManager = field(repr=False)
 
     @property
@@ -176,8 +180,16 @@ def discover(points: Iterable[importlib.metadata.EntryPoint]) -> Plugins:
     return Plugins(loaded=loaded, broken=tuple(broken))
 
 
-def load_module(module: object, name: str, distribution: str = "") -> Plugin:
+def load_module(
+    module: object, name: str, distribution: str = "", source: str | None = None
+) -> Plugin:
     """Make a plugin of a module or object that implements the hooks.
+
+    Args:
+        module: The module or object.
+        name: Name to register it under.
+        distribution: Distribution that it belongs to.
+        source: How to import it by name; a module's own name when not given.
 
     Raises:
         PluginError: A hook is misspelt or missing, or returned something unusable.
@@ -195,14 +207,29 @@ def load_module(module: object, name: str, distribution: str = "") -> Plugin:
         metrics=tuple(_each(manager.hook.kvbench_metrics, Metric)),
         layouts=tuple(manager.hook.kvbench_layouts() or ()),
         distribution=distribution,
+        source=source if source is not None else _module_name(module),
         _manager=manager,
     )
     _check_stages(plugin)
     return plugin
 
 
+def load_source(source: str, name: str) -> Plugin:
+    """Load one plugin by its ``source``, as a worker process does.
+
+    Raises:
+        PluginError: It is not a usable plugin.
+    """
+    point = importlib.metadata.EntryPoint(name=name, value=source, group=GROUP)
+    return load_module(point.load(), name, source=source)
+
+
+def _module_name(module: object) -> str:
+    return module.__name__ if isinstance(module, ModuleType) else ""
+
+
 def _load(point: importlib.metadata.EntryPoint) -> Plugin:
-    plugin = load_module(point.load(), point.name, _owner(point))
+    plugin = load_module(point.load(), point.name, _owner(point), point.value)
     if plugin.name != point.name:
         raise PluginError(
             f"its entry point is {point.name!r} but kvbench_engine says {plugin.name!r}; "
