@@ -287,9 +287,7 @@ def _broken(point: importlib.metadata.EntryPoint, error: Exception) -> BrokenPlu
     remedy = f"report it to the authors of {owner}, or uninstall it"
     if isinstance(error, ImportError):
         remedy = f"reinstall {owner}: {point.value} cannot be imported"
-    return BrokenPlugin(
-        name=point.name, distribution=owner, error=_short(error), remedy=remedy
-    )
+    return BrokenPlugin(name=point.name, distribution=owner, error=_short(error), remedy=remedy)
 
 
 def _owner(point: importlib.metadata.EntryPoint) -> str:
@@ -299,5 +297,3 @@ def _owner(point: importlib.metadata.EntryPoint) -> str:
 def _short(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, PluginError) else f"{type(error).__name__}: {text}"[:300]
-
-

@@ -1,0 +1,1 @@
+"""The analytic engine: bytes, blocks and concurrency by arithmetic alone."""
