@@ -1,0 +1,245 @@
+"""``[[benchmark]]`` tables: engines, options, axes and points, all checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvbench.engine import Cache, Scalar, Stage
+from kvbench.names import did_you_mean
+from kvbench.suite.engines import Engine, OptionReader
+from kvbench.suite.expand import Axes, size_of
+from kvbench.suite.lines import KeyPath
+from kvbench.suite.points import check_points, read_excludes, read_includes
+from kvbench.suite.problems import INVALID, Invalid, Problems
+from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
+
+#: Most cells of one benchmark; a plan holds them all in memory.
+MAX_CELLS = 1_000_000
+
+_ENUMS: Mapping[str, type[Order | Isolation | Cache | OnFailure]] = {
+    "order": Order,
+    "isolation": Isolation,
+    "cache": Cache,
+    "on_failure": OnFailure,
+}
+_NESTED = ("options", "matrix", "zip", "protocol")
+
+
+def read_protocol(table: Mapping[str, Any], base: Protocol) -> Protocol:
+    """Return ``base`` with the keys of a checked ``[protocol]`` table."""
+    changes: dict[str, Any] = {
+        k: _ENUMS[k](value) if k in _ENUMS else value for k, value in table.items()
+    }
+    for name in ("min_measure_s", "timeout_s"):
+        if name in changes:
+            changes[name] = float(changes[name])
+    return replace(base, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkReader:
+    """Makes benchmarks of checked tables; what does not fit together is noted.
+
+    Attributes:
+        engines: Usable engines by name.
+        broken_engines: Names of engine tables that have a mistake of their own.
+        reader: Checks option values.
+        protocol: The suite's protocol.
+        problems: Where mistakes go.
+    """
+
+    engines: Mapping[str, Engine]
+    broken_engines: frozenset[str]
+    reader: OptionReader
+    protocol: Protocol
+    problems: Problems
+
+    def read(
+        self, table: Mapping[str, Any], key: KeyPath, raw: Mapping[str, Any]
+    ) -> Benchmark | Invalid:
+        """Return the benchmark, or ``INVALID`` when anything about it is wrong.
+
+        Args:
+            table: What is right of the table.
+            key: Where it is.
+            raw: The table as written.
+        """
+        if not {"name", "stage", "engines"} <= table.keys():
+            return INVALID
+        stage = Stage(table["stage"])
+        engines = self._engines_of(table["engines"], stage, (*key, "engines"))
+        draft = _Draft(
+            table=table,
+            key=key,
+            stage=stage,
+            engines=engines,
+            reader=self.reader,
+            problems=self.problems,
+        )
+        options, matrix, zipped = draft.options(), draft.axes("matrix"), draft.axes("zip")
+        lost = (
+            not _is_whole(table, raw)
+            or len(engines) < len(table["engines"])
+            or len(matrix) + len(zipped) < sum(len(table.get(k, ())) for k in ("matrix", "zip"))
+        )
+        if lost or not draft.fits(options, matrix, zipped):
+            return INVALID
+        return self._benchmark(draft, options, matrix, zipped)
+
+    def _benchmark(
+        self, draft: _Draft, options: Mapping[str, Scalar], matrix: Axes, zipped: Axes
+    ) -> Benchmark:
+        table = draft.table
+        bare = Benchmark(
+            name=table["name"],
+            stage=draft.stage,
+            engines=table["engines"],
+            options=options,
+            matrix=matrix,
+            zip=zipped,
+            exclude=(),
+            include=(),
+            protocol=read_protocol(table.get("protocol", {}), self.protocol),
+        )
+        benchmark = replace(
+            bare,
+            exclude=read_excludes(table.get("exclude", ()), bare, draft.key, self.problems),
+            include=read_includes(
+                table.get("include", ()), bare, draft.values, draft.key, self.problems
+            ),
+        )
+        check_points(benchmark, draft.key, self.problems)
+        return benchmark
+
+    def _engines_of(self, names: Sequence[str], stage: Stage, key: KeyPath) -> tuple[Engine, ...]:
+        found = []
+        for index, name in enumerate(names):
+            engine = self.engines.get(name)
+            if engine is None:
+                self._note_unknown_engine(name, (*key, index))
+            elif engine.info is not None and stage not in engine.info.stages:
+                stages = ", ".join(sorted(engine.info.stages))
+                message = f"engine {name!r} has no stage {str(stage)!r}; it has {stages}"
+                self.problems.add((*key, index), message)
+            else:
+                found.append(engine)
+        return tuple(found)
+
+    def _note_unknown_engine(self, name: str, key: KeyPath) -> None:
+        if name not in self.broken_engines:
+            hint = did_you_mean(name, {*self.engines, *self.broken_engines})
+            self.problems.add(key, f"no [engines.{name}] table{hint}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """One table on its way to a benchmark: its options and axes, against its engines."""
+
+    table: Mapping[str, Any]
+    key: KeyPath
+    stage: Stage
+    engines: tuple[Engine, ...]
+    reader: OptionReader
+    problems: Problems
+
+    def values(self, table: Mapping[str, Scalar], key: KeyPath) -> dict[str, Scalar]:
+        """Return the option values that are right for every engine."""
+        values: dict[str, Scalar] = {}
+        for engine in self.engines:
+            values.update(self.reader.table(table, engine, self.stage, key))
+        return values
+
+    def options(self) -> dict[str, Scalar]:
+        """Return the ``options`` that are right."""
+        return self.values(self.table.get("options", {}), (*self.key, "options"))
+
+    def axes(self, kind: str) -> dict[str, tuple[Scalar, ...]]:
+        """Return the axes of ``matrix`` or ``zip`` that are right."""
+        axes = {
+            name: self._axis(name, values, (*self.key, kind, name))
+            for name, values in self.table.get(kind, {}).items()
+        }
+        return {name: values for name, values in axes.items() if not isinstance(values, Invalid)}
+
+    def fits(self, options: Mapping[str, Scalar], matrix: Axes, zipped: Axes) -> bool:
+        """Whether axes and options make points; what stands in the way is noted."""
+        fits = [self._zip_fits(matrix, zipped), self._size_fits(matrix, zipped)]
+        return self._is_complete({*options, *matrix, *zipped}) and all(fits)
+
+    def _axis(
+        self, name: str, values: tuple[Scalar, ...], key: KeyPath
+    ) -> tuple[Scalar, ...] | Invalid:
+        known = [self.reader.known(name, engine, self.stage, key) for engine in self.engines]
+        if not all(known):
+            return INVALID
+        for engine in self.engines:
+            read = [
+                self.reader.value(name, value, engine, self.stage, (*key, index))
+                for index, value in enumerate(values)
+            ]
+            right = tuple(value for value in read if not isinstance(value, Invalid))
+            if len(right) < len(values):
+                return INVALID
+            values = right
+        return values
+
+    def _zip_fits(self, matrix: Axes, zipped: Axes) -> bool:
+        both = [name for name in zipped if name in matrix]
+        for name in both:
+            self.problems.add((*self.key, "zip", name), "is an axis of the matrix, too; keep one")
+        lengths = {name: len(values) for name, values in zipped.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            self.problems.add((*self.key, "zip"), f"expected axes of one length: {listed}")
+            return False
+        return not both
+
+    def _size_fits(self, matrix: Axes, zipped: Axes) -> bool:
+        cells = size_of(matrix, zipped) * len(self.engines)
+        if cells > MAX_CELLS:
+            message = f"expands to {cells:,} cells; expected at most {MAX_CELLS:,}"
+            self.problems.add(self.key, message)
+        return cells <= MAX_CELLS
+
+    def _is_complete(self, given: set[str]) -> bool:
+        missing = [
+            (engine, option)
+            for engine in self.engines
+            for option in (engine.options(self.stage) or {}).values()
+            if option.required and option.name not in {*given, *engine.table.options}
+        ]
+        for engine, option in missing:
+            message = (
+                f"engine {engine.name!r} needs {option.name!r} in stage {str(self.stage)!r}: "
+                f"give it as an axis or under options ({option.help})"
+            )
+            self.problems.add(self.key, message)
+        return not missing
+
+
+def note_duplicate_names(tables: Sequence[Any], kind: str, problems: Problems) -> None:
+    """Note names that several ``[[kind]]`` tables carry."""
+    named = [(index, table["name"]) for index, table in enumerate(tables) if "name" in table]
+    first: dict[str, int] = {}
+    for index, name in named:
+        seen = first.setdefault(name, index)
+        if seen != index:
+            line = problems.line((kind, seen, "name"))
+            problems.add(
+                (kind, index, "name"), f"{name!r} is taken by another {kind}, on line {line}"
+            )
+
+
+def _is_whole(table: Mapping[str, Any], raw: Mapping[str, Any]) -> bool:
+    """Whether nothing of the table was refused."""
+    if table.keys() != raw.keys():
+        return False
+    if any(len(table.get(name, {})) != len(raw.get(name, {})) for name in _NESTED):
+        return False
+    tables = (*table.get("exclude", ()), *table.get("include", ()))
+    if any(isinstance(item, Invalid) for item in tables):
+        return False
+    pairs = zip(table.get("include", ()), raw.get("include", ()), strict=True)
+    return all(len(item) == len(written) for item, written in pairs)
