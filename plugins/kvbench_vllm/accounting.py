@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvbench.engine import Cell, CellOutput, Evidence, Observation, Scalar
+from kvbench.engine import CellOutput, Evidence, Observation, Scalar
 from kvbench.errors import KvbenchError
 from kvbench.layout import Arrangement, LayoutOptions
 from kvbench_vllm.in_process import InProcessEngine
 from kvbench_vllm.memory import device_bytes, process_bytes
+from kvbench_vllm.session import VllmSession
 
 
-def report_pool(cell: Cell, engine: InProcessEngine) -> CellOutput:
+def report_pool(session: VllmSession) -> CellOutput:
     """Return block size, blocks, bytes, tokens and concurrency as vLLM reports them.
 
     The output is invalid when one block costs other bytes than the ``vllm`` layout predicts
     for the asked element type: vLLM then stores something else than was asked.
     """
+    engine = session.in_process()
     effective = effective_settings(engine)
     problem = _bytes_problem(engine, effective)
     return CellOutput(

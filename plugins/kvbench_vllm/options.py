@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvbench.engine import Option, Scope, Stage
 
 _ENGINE = Scope.ENGINE
+_SERVED = (Stage.MEASURE,)
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -115,7 +116,7 @@ OPTIONS: tuple[Option, ...] = (
         name="workload",
         type="workload",
         help="Requests to run.",
-        stages=(Stage.ALLOCATE,),
+        stages=(Stage.ALLOCATE, Stage.MEASURE),
     ),
     Option(
         name="step_ms",
@@ -130,7 +131,7 @@ OPTIONS: tuple[Option, ...] = (
         type="int",
         help="Requests of the workload to run, from its start.",
         minimum=1,
-        stages=(Stage.ALLOCATE,),
+        stages=(Stage.ALLOCATE, Stage.MEASURE),
     ),
     Option(
         name="context_tokens",
@@ -138,5 +139,75 @@ OPTIONS: tuple[Option, ...] = (
         help="Length at which concurrency is stated beside the engine's own maximum.",
         minimum=1,
         stages=(Stage.SIZE,),
+    ),
+    Option(
+        name="url",
+        type="str",
+        help="Measure a running server instead of starting one; it is only read.",
+        scope=_ENGINE,
+        stages=_SERVED,
+    ),
+    Option(
+        name="requests",
+        type="int",
+        help="Requests to send at once when there is no workload; 0 only watches.",
+        default=1,
+        minimum=0,
+        monotonic=True,
+        stages=_SERVED,
+    ),
+    Option(
+        name="prompt_tokens",
+        type="int",
+        help="Prompt tokens of each request when there is no workload.",
+        default=512,
+        minimum=1,
+        monotonic=True,
+        stages=_SERVED,
+    ),
+    Option(
+        name="output_tokens",
+        type="int",
+        help="Output tokens of each request when there is no workload.",
+        default=128,
+        minimum=1,
+        monotonic=True,
+        stages=_SERVED,
+    ),
+    Option(
+        name="prompt_id",
+        type="str",
+        help="Cells with equal ids send equal prompts (a repeated prompt).",
+        stages=_SERVED,
+    ),
+    Option(
+        name="phase",
+        type="str",
+        help="What the report calls the cell.",
+        stages=_SERVED,
+    ),
+    Option(
+        name="concurrency",
+        type="int",
+        help="Most requests in flight; 0 sends all at once.",
+        default=0,
+        minimum=0,
+        stages=_SERVED,
+    ),
+    Option(
+        name="watch_s",
+        type="float",
+        help="Seconds to keep watching after the last response.",
+        default=0.5,
+        minimum=0.0,
+        stages=_SERVED,
+    ),
+    Option(
+        name="sample_ms",
+        type="float",
+        help="Milliseconds between two readings of /metrics.",
+        default=100.0,
+        minimum=10.0,
+        stages=_SERVED,
     ),
 )

@@ -7,7 +7,16 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from kvbench import hookimpl
-from kvbench.engine import Cell, CellOutput, EngineConfig, EngineInfo, Evidence, Metric, Stage
+from kvbench.engine import (
+    Cell,
+    CellOutput,
+    Direction,
+    EngineConfig,
+    EngineInfo,
+    Evidence,
+    Metric,
+    Stage,
+)
 from kvbench.metrics import shared
 from kvbench_vllm.installed import installed, probe
 from kvbench_vllm.options import OPTIONS
@@ -42,6 +51,19 @@ _ENGINE_EXACT = (
     "requests_count",
 )
 
+_LOWER, _HIGHER, _NONE = Direction.LOWER, Direction.HIGHER, Direction.NONE
+#: Metrics of a served engine: name, unit, direction, meaning.
+_SERVED = (
+    ("ttft_s", "s", _LOWER, "Seconds from sending a request to its first token."),
+    ("latency_s", "s", _LOWER, "Seconds from sending a request to its last token."),
+    ("inter_token_s", "s", _LOWER, "Mean seconds between a request's consecutive tokens."),
+    ("output_tokens_per_s", "tokens_per_s", _HIGHER, "Output tokens of all requests a second."),
+    ("request_tokens", "tokens", _NONE, "Prompt and output tokens the server counted."),
+    ("client_cpu_s", "s", _LOWER, "CPU seconds the client spent on one request."),
+    ("prompt_tokens", "tokens", _NONE, "Prompt tokens the server processed."),
+    ("generation_tokens", "tokens", _NONE, "Tokens the server generated."),
+)
+
 
 @hookimpl
 def kvbench_engine() -> EngineInfo:
@@ -53,7 +75,7 @@ def kvbench_engine() -> EngineInfo:
         distribution=found.distribution,
         summary="vLLM itself: the pool it makes, how it fills, how it serves.",
         evidence=frozenset({Evidence.ANALYTIC, Evidence.ENGINE, Evidence.DEVICE}),
-        stages=frozenset({Stage.SIZE, Stage.ALLOCATE}),
+        stages=frozenset(Stage),
         options=OPTIONS,
         probe=probe,
         exclusive=True,
@@ -65,6 +87,19 @@ def kvbench_metrics() -> Sequence[Metric]:
     """Register the engine's own accounting and what its process holds."""
     return (
         *(shared(name, _ENGINE, exact=True) for name in _ENGINE_EXACT),
+        *(
+            Metric(name=name, unit=unit, direction=direction, evidence=_ENGINE, meaning=meaning)
+            for name, unit, direction, meaning in _SERVED
+        ),
+        shared("usage_ratio", _ENGINE),
+        Metric(
+            name="predicted_peak_blocks",
+            unit="blocks",
+            direction=_NONE,
+            evidence=Evidence.ANALYTIC,
+            meaning="Blocks the requests need at full length if all of them run at once.",
+            exact=True,
+        ),
         shared("process_used_bytes", Evidence.DEVICE),
         shared("device_used_bytes", Evidence.DEVICE),
     )
@@ -86,10 +121,10 @@ def kvbench_environment() -> Mapping[str, str]:
 
 @hookimpl
 def kvbench_open(config: EngineConfig) -> AbstractContextManager[Any]:
-    """Start vLLM in this worker process; cells with equal engine options share it."""
-    from kvbench_vllm.in_process import open_engine
+    """Keep one engine per configuration: started by the first cell, shared by the others."""
+    from kvbench_vllm.session import open_session
 
-    return open_engine(config)
+    return open_session(config)
 
 
 @hookimpl
@@ -97,7 +132,7 @@ def kvbench_size(cell: Cell, session: Any) -> CellOutput:
     """Report the pool that vLLM made, in its own figures."""
     from kvbench_vllm.accounting import report_pool
 
-    return report_pool(cell, session)
+    return report_pool(session)
 
 
 @hookimpl
@@ -106,3 +141,11 @@ def kvbench_allocate(cell: Cell, session: Any) -> CellOutput:
     from kvbench_vllm.stepping import run_workload
 
     return run_workload(cell, session)
+
+
+@hookimpl
+def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
+    """Send the cell's requests to a server and watch its metrics meanwhile."""
+    from kvbench_vllm.measure import measure_cell
+
+    return measure_cell(cell, session)

@@ -14,8 +14,10 @@ from kvbench.engine import Cache, Cell, CellOutput, Evidence, Observation
 from kvbench.errors import CellFailed
 from kvbench.workload.load import open_workload
 from kvbench.workload.request import Request
+from kvbench.workload.spec import WorkloadSpec
 from kvbench_vllm.accounting import block_bytes, effective_settings
 from kvbench_vllm.in_process import InProcessEngine
+from kvbench_vllm.session import VllmSession
 
 #: Counting free blocks that still hold a prefix looks at every block of the pool.
 _COUNT_CACHED_UP_TO_BLOCKS = 65_536
@@ -42,7 +44,7 @@ class Record:
     preemptions: int = 0
 
 
-def run_workload(cell: Cell, engine: InProcessEngine) -> CellOutput:
+def run_workload(cell: Cell, session: VllmSession) -> CellOutput:
     """Run the cell's workload; every figure is the engine's own.
 
     Raises:
@@ -50,7 +52,8 @@ def run_workload(cell: Cell, engine: InProcessEngine) -> CellOutput:
     """
     if cell.workload is None:
         raise CellFailed("no_workload", "stage allocate needs a workload")
-    requests = list(islice(open_workload(cell.workload, cell.seed), cell.settings.get("limit")))
+    engine = session.in_process()
+    requests = workload_requests(cell, cell.workload)
     _check_lengths(requests, engine)
     cold = _start_state(cell, engine)
     record = drive(engine, requests, float(cell.settings["step_ms"]))
@@ -61,6 +64,13 @@ def run_workload(cell: Cell, engine: InProcessEngine) -> CellOutput:
         invalid="" if cold else "cache_not_cold",
         invalid_message="" if cold else "the prefix cache could not be emptied before the run",
     )
+
+
+def workload_requests(cell: Cell, workload: WorkloadSpec) -> list[Request]:
+    """The workload's requests, up to the cell's ``limit``."""
+    limit = cell.settings.get("limit")
+    requests = open_workload(workload, cell.seed)
+    return list(requests if limit is None else islice(requests, int(limit)))
 
 
 def drive(engine: InProcessEngine, requests: Sequence[Request], step_ms: float) -> Record:
@@ -95,13 +105,14 @@ def prompt_token_ids(request: Request, name: str, vocabulary: int) -> list[int]:
     tokens: list[int] = []
     for position, hash_id in enumerate(request.hash_ids):
         count = min(request.hash_tokens, request.prompt_tokens - position * request.hash_tokens)
-        tokens += _tokens_of(f"{hash_id}", count, vocabulary)
+        tokens += tokens_of(f"{hash_id}", count, vocabulary)
     if not request.hash_ids:
-        tokens = _tokens_of(f"request {name}", request.prompt_tokens, vocabulary)
+        tokens = tokens_of(f"request {name}", request.prompt_tokens, vocabulary)
     return tokens
 
 
-def _tokens_of(identity: str, count: int, vocabulary: int) -> list[int]:
+def tokens_of(identity: str, count: int, vocabulary: int) -> list[int]:
+    """``count`` token ids below ``vocabulary`` that only ``identity`` decides."""
     stream = hashlib.shake_256(identity.encode()).digest(4 * count)
     return [
         int.from_bytes(stream[4 * index : 4 * index + 4], "little") % vocabulary
@@ -144,7 +155,8 @@ def _state(engine: InProcessEngine) -> Step:
 def _cached_free_blocks(pool: Any) -> int | None:
     if pool.num_gpu_blocks > _COUNT_CACHED_UP_TO_BLOCKS:
         return None
-    return sum(block.ref_cnt == 0 and block.block_hash is not None for block in pool.blocks)
+    cached = [block for block in pool.blocks if not block.ref_cnt and block.block_hash is not None]
+    return len(cached)
 
 
 @contextmanager
