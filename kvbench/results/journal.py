@@ -6,6 +6,7 @@ was in flight. Together with ``plan.json`` the journal holds everything that the
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -83,12 +84,13 @@ class History:
 
 
 class Journal:
-    """Appends entries to the journal of a run.
+    """Appends entries to the journal of a run, as its only writer.
 
     A torn last line, left by a crash in the middle of a write, is cut off on opening.
 
     Raises:
-        ResultsError: The file cannot be opened or written (disk full, read-only folder).
+        ResultsError: The file cannot be opened or written (disk full, read-only folder), or
+            another process has it open.
     """
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +99,11 @@ class Journal:
         self._dirty = False
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._cut_torn_line()
+        except BlockingIOError:
+            os.close(self._fd)
+            raise ResultsError(f"{path.parent}: another process is running into it") from None
         except OSError as error:
             raise self._refused(error) from None
 

@@ -27,7 +27,12 @@ from kvbench.results.table import Results
 
 _T = TypeVar("_T")
 _NOT_RUN = Outcome(
-    status=Status.INTERRUPTED, reason="not_run", error="The run ended before this cell did."
+    status=Status.INTERRUPTED, reason="not_run", error="The run ended before this cell began."
+)
+_CUT_SHORT = Outcome(
+    status=Status.INTERRUPTED,
+    reason="interrupted",
+    error="The run ended before all repeats of this cell were done; a resumed run carries on.",
 )
 
 
@@ -79,7 +84,8 @@ def read_plan(run_dir: Path) -> StoredPlan:
 def rebuild_results(run_dir: Path) -> Results:
     """Return the results of a run from its plan and journal, finished or not.
 
-    The run counts as complete when every cell of the plan has its outcome.
+    The run counts as complete when every cell of the plan has its outcome and no failure
+    stopped it.
 
     Raises:
         ResultsError: A file is missing or damaged, or an invariant is broken.
@@ -89,8 +95,12 @@ def rebuild_results(run_dir: Path) -> Results:
     histories = read_journal(journal) if journal.exists() else {}
     records = [_record(cell, histories, plan.skipped) for cell in plan.cells]
     records = _number(records)
-    complete = all(record.status is not Status.INTERRUPTED for record in records)
+    complete = not any(_is_open(record) for record in records)
     return build_results(records, dataclasses.replace(plan.metadata, complete=complete))
+
+
+def _is_open(record: CellRecord) -> bool:
+    return record.status is Status.INTERRUPTED or record.reason == "aborted"
 
 
 def _record(
@@ -103,7 +113,8 @@ def _record(
 
 def cell_record(cell: CellIdentity, history: History) -> CellRecord:
     """Merge the repeats of a cell's newest attempt with its outcome."""
-    outcome, repeats = history.outcome or _NOT_RUN, history.repeats
+    repeats = history.repeats
+    outcome = history.outcome or (_CUT_SHORT if repeats else _NOT_RUN)
     kept = [r for r in repeats if r.phase is Phase.WARMUP or outcome.status in MEASURED]
     last = repeats[-1] if repeats else None
     identity = _with_engine(cell, last)
