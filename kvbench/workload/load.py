@@ -11,7 +11,7 @@ from kvbench.workload.kinds import KINDS, find_problems, with_defaults
 from kvbench.workload.replay import trace_of, trace_requests
 from kvbench.workload.request import Request
 from kvbench.workload.spec import WorkloadSpec
-from kvbench.workload.traces import file_sha256
+from kvbench.workload.traces import Trace, file_sha256
 
 __all__ = [
     "KINDS",
@@ -79,12 +79,32 @@ def workload_from_trace(path: Path, **params: object) -> WorkloadSpec:
     return parse_workload(path.name, table, path.parent)
 
 
-def open_workload(spec: WorkloadSpec, seed: int) -> Iterator[Request]:
+class RequestStream(Iterator[Request]):
+    """The requests of a workload, once through.
+
+    Attributes:
+        trace: The trace behind a workload of kind ``trace``, whose ``counts`` tell what was
+            rejected or changed so far; ``None`` for the others.
+    """
+
+    def __init__(self, requests: Iterator[Request], trace: Trace | None = None) -> None:
+        self._requests = requests
+        self.trace = trace
+
+    def __iter__(self) -> Iterator[Request]:
+        return self._requests
+
+    def __next__(self) -> Request:
+        return next(self._requests)
+
+
+def open_workload(spec: WorkloadSpec, seed: int) -> RequestStream:
     """Stream the requests of a workload; the same spec and seed give the same requests.
 
     Raises:
         TraceError: A bad line of the trace, while it is read.
     """
     if spec.kind == "trace":
-        return trace_requests(spec)
-    return GENERATORS[spec.kind](spec, seed)
+        trace = trace_of(spec)
+        return RequestStream(trace_requests(spec, trace), trace)
+    return RequestStream(GENERATORS[spec.kind](spec, seed))

@@ -29,12 +29,11 @@ def trace_of(spec: WorkloadSpec) -> Trace:
     )
 
 
-def trace_requests(spec: WorkloadSpec) -> Iterator[Request]:
+def trace_requests(spec: WorkloadSpec, trace: Trace) -> Iterator[Request]:
     """Yield the trace's requests, their arrivals scaled by ``time_scale``."""
     scale = float(str(spec.params.get("time_scale", 1.0)))
     if scale == 1.0:
-        return iter(trace_of(spec))
+        return iter(trace)
     return (
-        dataclasses.replace(request, arrival_ms=request.arrival_ms * scale)
-        for request in trace_of(spec)
+        dataclasses.replace(request, arrival_ms=request.arrival_ms * scale) for request in trace
     )

@@ -117,6 +117,18 @@ class Trace:
         if not counts.requests:
             raise TraceError(f"{self.path}: holds no request ({self.format} expected)")
 
+    def remarks(self) -> tuple[str, ...]:
+        """Return what the last pass did not take as it stands, one sentence each."""
+        counts = self.counts
+        found = {
+            f"{counts.rejected} bad lines of {self.path.name} were left out": counts.rejected,
+            f"{counts.zero_outputs} requests of {self.path.name} state 0 output tokens and were "
+            "taken to have 1": counts.zero_outputs,
+            f"{counts.reordered} requests of {self.path.name} arrive before their predecessor "
+            "and were taken to arrive with it": counts.reordered,
+        }
+        return tuple(f"{sentence}." for sentence, count in found.items() if count)
+
     def _reject(self, message: str) -> None:
         if self._on_bad_line == "refuse":
             raise TraceError(message)

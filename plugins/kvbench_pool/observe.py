@@ -1,0 +1,31 @@
+"""Observations of simulated numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kvbench.engine import Evidence, Observation
+from kvbench_pool.series import Point
+
+
+def simulated(values: Mapping[str, float]) -> Iterator[Observation]:
+    """Yield one observation per metric."""
+    for name, value in values.items():
+        yield Observation(metric=name, value=float(value), evidence=Evidence.SIMULATED)
+
+
+def simulated_list(metric: str, values: Iterable[float]) -> Iterator[Observation]:
+    """Yield the values of one metric in order."""
+    for value in values:
+        yield Observation(metric=metric, value=float(value), evidence=Evidence.SIMULATED)
+
+
+def simulated_series(metric: str, points: Iterable[Point], step_s: float) -> Iterator[Observation]:
+    """Yield a time series; its times are simulated seconds."""
+    for point in points:
+        yield Observation(
+            metric=metric,
+            value=float(point.value),
+            evidence=Evidence.SIMULATED,
+            t_offset_s=point.step * step_s,
+        )

@@ -1,0 +1,175 @@
+"""What a suite may set for the pool engine."""
+
+from __future__ import annotations
+
+from kvbench.engine import Option
+
+#: What a cell does; each has a module in ``kvbench_pool.studies``.
+STUDIES = ("replay", "walkthrough", "fork", "hit_curve", "max_concurrency")
+
+#: Memory policies; the classes are in ``kvbench_pool.policies``, except for ``vllm``.
+POLICY_NAMES = ("vllm", "radix", "fork", "no_sharing", "contiguous", "buddy", "static")
+
+_WHAT: tuple[Option, ...] = (
+    Option(
+        name="study",
+        type="str",
+        help="replay a workload, walk through a script of operations, fork a prompt, trace the "
+        "curve of hit ratio over memory, or search for the highest concurrency.",
+        default="replay",
+        choices=STUDIES,
+    ),
+    Option(
+        name="policy",
+        type="str",
+        help="Who holds which memory, and what is shared.",
+        default="vllm",
+        choices=POLICY_NAMES,
+    ),
+    Option(name="model", type="model", help="Model whose cache fills the blocks."),
+    Option(name="workload", type="workload", help="Requests to replay."),
+    Option(
+        name="workload_seed",
+        type="int",
+        help="Seed of a synthetic workload; the same in all cells, so that they get the same "
+        "requests.",
+        default=0,
+    ),
+)
+
+_MEMORY: tuple[Option, ...] = (
+    Option(name="pool_blocks", type="int", help="Blocks in the pool.", minimum=1),
+    Option(
+        name="budget_bytes",
+        type="int",
+        help="Bytes for the pool on one rank, instead of pool_blocks.",
+        minimum=0,
+    ),
+    Option(
+        name="block_size",
+        type="int",
+        help="Tokens per block (the page of the radix policy); without it the layout chooses.",
+        minimum=1,
+    ),
+    Option(name="kv_dtype", type="str", help="Element type of the cache.", default="auto"),
+    Option(
+        name="layout",
+        type="str",
+        help="How the pool is arranged: paged, or a layout of an engine plugin.",
+        default="paged",
+    ),
+    Option(name="tp", type="int", help="Tensor-parallel ranks.", default=1, minimum=1),
+    Option(name="pp", type="int", help="Pipeline-parallel stages.", default=1, minimum=1),
+    Option(
+        name="max_model_len",
+        type="int",
+        help="Longest sequence in tokens that a preallocating policy provides for; without it "
+        "the model's longest context.",
+        minimum=1,
+    ),
+    Option(
+        name="reserve",
+        type="str",
+        help="What contiguous and buddy reserve for a request: max_model_len, or its own final "
+        "length as if it were known.",
+        default="max",
+        choices=("max", "final"),
+    ),
+)
+
+_SCHEDULER: tuple[Option, ...] = (
+    Option(name="max_num_seqs", type="int", help="Most requests running.", default=256, minimum=1),
+    Option(
+        name="max_num_batched_tokens",
+        type="int",
+        help="Token budget of one scheduler step.",
+        default=8192,
+        minimum=1,
+    ),
+    Option(
+        name="step_ms",
+        type="float",
+        help="Milliseconds of one scheduler step, by which arrivals become steps.",
+        default=50.0,
+        minimum=0.001,
+    ),
+    Option(
+        name="enable_prefix_caching",
+        type="bool",
+        help="Share and keep full prefix blocks (vllm policy).",
+        default=True,
+    ),
+    Option(
+        name="watermark",
+        type="float",
+        help="Share of the blocks kept free at admission (vllm policy).",
+        default=0.0,
+        minimum=0,
+    ),
+    Option(
+        name="scheduler_reserve_full_isl",
+        type="bool",
+        help="Admit a request only if its whole prompt fits (vllm policy).",
+        default=True,
+    ),
+    Option(
+        name="async_scheduling",
+        type="bool",
+        help="Schedule a step before the one before it is known (vllm policy).",
+        default=False,
+    ),
+    Option(
+        name="num_lookahead_tokens",
+        type="int",
+        help="Slots held for speculative tokens (vllm policy).",
+        default=0,
+        minimum=0,
+    ),
+)
+
+_STUDY: tuple[Option, ...] = (
+    Option(
+        name="script",
+        type="str",
+        help="Operations of a walkthrough, as in 'allocate A 6; fork A B; append B 1; free A'.",
+    ),
+    Option(
+        name="context_tokens",
+        type="int",
+        help="Tokens of the prompt that is forked (fork study).",
+        minimum=1,
+        monotonic=True,
+    ),
+    Option(
+        name="forks",
+        type="int",
+        help="Children of that prompt (fork study).",
+        default=1,
+        minimum=1,
+        monotonic=True,
+    ),
+    Option(
+        name="new_tokens",
+        type="int",
+        help="Tokens that every child writes after the fork (fork study).",
+        default=1,
+        minimum=1,
+        monotonic=True,
+    ),
+    Option(
+        name="curve_points",
+        type="int",
+        help="Capacities of the curve, each half of the next (hit_curve study).",
+        default=15,
+        minimum=1,
+    ),
+    Option(
+        name="max_preemption_ratio",
+        type="float",
+        help="Most preemptions per request that the search accepts (max_concurrency study).",
+        default=0.01,
+        minimum=0,
+    ),
+)
+
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_MEMORY, *_SCHEDULER, *_STUDY)

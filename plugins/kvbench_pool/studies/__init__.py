@@ -1,0 +1,26 @@
+"""What a cell of the pool engine does, one module per study."""
+
+from __future__ import annotations
+
+import importlib
+
+from kvbench.engine import Cell, CellOutput
+
+_MODULES = {
+    "replay": "replay_workload",
+    "walkthrough": "walkthrough",
+    "fork": "fork_prompt",
+    "hit_curve": "hit_curve",
+    "max_concurrency": "max_concurrency",
+}
+
+
+def run_study(cell: Cell) -> CellOutput:
+    """Run the study that a cell's ``study`` option names.
+
+    Raises:
+        CellFailed: An option is missing, or the pool is too small.
+    """
+    name = _MODULES[str(cell.settings["study"])]
+    output: CellOutput = importlib.import_module(f"kvbench_pool.studies.{name}").run(cell)
+    return output

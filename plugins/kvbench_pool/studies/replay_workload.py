@@ -1,0 +1,209 @@
+"""A workload replayed under one memory policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kvbench.engine import Cell, CellOutput, Observation
+from kvbench.errors import CellFailed
+from kvbench.workload.load import RequestStream, open_workload
+from kvbench.workload.request import Request
+from kvbench.workload.spec import WorkloadSpec
+from kvbench_pool.observe import simulated, simulated_series
+from kvbench_pool.occupancy import Occupancy
+from kvbench_pool.policies import POLICIES, PoolShape
+from kvbench_pool.replay import Replay, SchedulerLimits, Totals
+from kvbench_pool.settings import Memory, arrangement_of, memory_of, optional_int, setting
+
+_WINDOWED = "Windowed layers keep every token: this policy frees nothing by window."
+
+
+def run(cell: Cell) -> CellOutput:
+    """Replay the cell's workload.
+
+    Raises:
+        CellFailed: An option is missing or out of place.
+        TraceError: The workload's trace cannot be read.
+    """
+    memory = memory_of(cell)
+    requests = requests_of(cell)
+    replay = replay_cell(cell, memory, requests, setting(cell, "max_num_seqs", int))
+    return CellOutput(
+        observations=tuple(_observations(replay, memory)),
+        effective={
+            "policy": setting(cell, "policy", str),
+            "block_size": memory.block_size,
+            "pool_blocks": memory.num_blocks,
+            "layout": memory.layout,
+            "max_model_len": _max_model_len(cell, memory),
+        },
+        assumptions=(*memory.assumptions, *_assumptions(cell, memory, replay)),
+        warnings=tuple(warnings_of(requests, replay.totals.dropped)),
+    )
+
+
+def workload_of(cell: Cell) -> WorkloadSpec:
+    """Return the cell's workload.
+
+    Raises:
+        CellFailed: It has none.
+    """
+    if cell.workload is None:
+        study = cell.settings.get("study")
+        raise CellFailed("option_missing", f"study {study!r} needs the option 'workload'")
+    return cell.workload
+
+
+def requests_of(cell: Cell) -> RequestStream:
+    """Stream the requests of the cell's workload, the same ones in every cell of a suite."""
+    return open_workload(workload_of(cell), setting(cell, "workload_seed", int))
+
+
+def replay_cell(
+    cell: Cell, memory: Memory, requests: Iterable[Request], max_num_seqs: int
+) -> Replay:
+    """Replay requests with a given number of seats; return the finished replay.
+
+    Raises:
+        CellFailed: The token budget is below the seats, or the model cannot be replayed so.
+    """
+    _check_groups(cell)
+    budget = setting(cell, "max_num_batched_tokens", int)
+    if budget < max_num_seqs:
+        raise CellFailed(
+            "option_conflict",
+            f"max_num_batched_tokens {budget} is below max_num_seqs {max_num_seqs}",
+        )
+    shape = PoolShape(
+        num_blocks=memory.num_blocks - memory.null_blocks,
+        block_size=memory.block_size,
+        max_model_len=_max_model_len(cell, memory),
+        reserve=setting(cell, "reserve", str),
+    )
+    limits = SchedulerLimits(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=budget,
+        step_ms=setting(cell, "step_ms", float),
+    )
+    policy = POLICIES[setting(cell, "policy", str)](shape)
+    replay = Replay(policy, limits, Occupancy(memory.block_size))
+    replay.run(requests)
+    return replay
+
+
+def _check_groups(cell: Cell) -> None:
+    arrangement = arrangement_of(cell)
+    fixed = arrangement and [g.kind for g in arrangement.groups if g.fixed_blocks is not None]
+    if fixed:
+        policy = setting(cell, "policy", str)
+        raise CellFailed(
+            "unsupported_layers",
+            f"policy {policy!r} knows no {fixed[0]!r} layers, whose cache has a fixed size; "
+            "use policy 'vllm'",
+        )
+
+
+def _max_model_len(cell: Cell, memory: Memory) -> int:
+    stated = optional_int(cell, "max_model_len")
+    known = cell.model.max_context_tokens if cell.model else None
+    return stated or known or memory.num_blocks * memory.block_size
+
+
+def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
+    step_s, occupancy = replay.limits.step_ms / 1000, replay.occupancy
+    usable = memory.num_blocks - memory.null_blocks
+    yield from simulated(_memory_figures(replay, memory))
+    yield from simulated(_scheduler_figures(replay.totals, occupancy, step_s))
+    yield from simulated(_waste(replay, usable * memory.block_size))
+    series = {
+        "used_blocks": occupancy.used,
+        "cached_blocks": occupancy.cached,
+        "running_requests": occupancy.running,
+        "waiting_requests": occupancy.waiting,
+    }
+    for metric, kept in series.items():
+        yield from simulated_series(metric, kept.points(), step_s)
+
+
+def _memory_figures(replay: Replay, memory: Memory) -> dict[str, float]:
+    occupancy, size = replay.occupancy, memory.block_size
+    blocks = {
+        "peak_used": occupancy.peak_used_slots / size,
+        "mean_used": occupancy.mean_used_slots.value / size,
+        "shared_saved": occupancy.peak_saved_slots / size,
+    }
+    values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
+    values |= {
+        "pool_blocks": memory.num_blocks,
+        "block_size_tokens": size,
+        "mean_shared_saved_blocks": occupancy.mean_saved_slots.value / size,
+        "peak_cached_blocks": occupancy.peak_cached_slots / size,
+        "evicted_blocks": replay.policy.evicted_slots / size,
+        "peak_usage_ratio": blocks["peak_used"] / (memory.num_blocks - memory.null_blocks),
+    }
+    if memory.bytes_per_block is not None:
+        per_block = memory.bytes_per_block
+        values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
+        values |= {"block_bytes": per_block, "pool_bytes": memory.num_blocks * per_block}
+    return values
+
+
+def _scheduler_figures(totals: Totals, occupancy: Occupancy, step_s: float) -> dict[str, float]:
+    return {
+        "peak_running_requests": occupancy.peak_running,
+        "peak_waiting_requests": occupancy.peak_waiting,
+        "hit_tokens": totals.hit_tokens,
+        "query_tokens": totals.query_tokens,
+        "prefix_hit_ratio": totals.hit_tokens / max(1, totals.query_tokens),
+        "preemptions_count": totals.preemptions,
+        "preemption_ratio": totals.preemptions / max(1, totals.requests),
+        "recomputed_tokens": totals.recomputed_tokens,
+        "computed_tokens": totals.scheduled_tokens,
+        "steps_count": totals.steps,
+        "requests_count": totals.requests,
+        "dropped_requests_count": totals.dropped,
+        "blocked_steps_count": totals.blocked_steps,
+        "mean_queue_s": totals.queued_steps * step_s / max(1, totals.requests),
+    }
+
+
+def _waste(replay: Replay, slots: int) -> dict[str, float]:
+    occupancy, totals = replay.occupancy, replay.totals
+    live = occupancy.mean_live_ratio.value
+    reserved, padding = occupancy.mean_reserved_ratio.value, occupancy.mean_padding_ratio.value
+    blocked = max(1, totals.blocked_steps)
+    # What is neither live nor reserved nor padding; -0.0 and rounding noise are none.
+    tail = max(0.0, 1 - live - reserved - padding) if totals.requests else 0.0
+    return {
+        "live_ratio": live,
+        "tail_waste_ratio": 0.0 if replay.policy.preallocates else tail,
+        "reserved_waste_ratio": reserved,
+        "padding_waste_ratio": padding,
+        "outside_waste_ratio": totals.outside_slot_steps / blocked / slots,
+        "fragmentation_ratio": 1 - live if totals.requests else 0.0,
+    }
+
+
+def _assumptions(cell: Cell, memory: Memory, replay: Replay) -> Iterator[str]:
+    policy = setting(cell, "policy", str)
+    yield (
+        f"Policy {policy!r} under kvbench's plain scheduler: first come, first served, a step is "
+        f"{replay.limits.step_ms:g} ms whatever it computes, the youngest is preempted."
+    )
+    arrangement = arrangement_of(cell)
+    if arrangement and any(group.window_tokens for group in arrangement.groups):
+        yield _WINDOWED
+    if replay.policy.preallocates:
+        most = _max_model_len(cell, memory)
+        yield {
+            "max": f"Each request reserves {most} tokens for its whole life.",
+            "final": "Each request reserves its final length, as if it were known.",
+        }["max" if policy == "static" else setting(cell, "reserve", str)]
+
+
+def warnings_of(requests: RequestStream, dropped: int) -> Iterator[str]:
+    """Yield what a reader has to know about requests that were not replayed as stated."""
+    if dropped:
+        yield f"{dropped} requests could never fit and were left out."
+    if requests.trace is not None:
+        yield from requests.trace.remarks()
