@@ -11,6 +11,7 @@ from kvbench.names import did_you_mean
 from kvbench.suite.engines import Engine, OptionReader
 from kvbench.suite.expand import Axes, size_of
 from kvbench.suite.lines import KeyPath
+from kvbench.suite.options import NAMED_TYPES
 from kvbench.suite.points import check_points, read_excludes, read_includes
 from kvbench.suite.problems import INVALID, Invalid, Problems
 from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
@@ -66,12 +67,13 @@ class BenchmarkReader:
             key: Where it is.
             raw: The table as written.
         """
-        if not {"name", "stage", "engines"} <= table.keys():
-            return INVALID
-        stage = Stage(table["stage"])
-        engines = self._engines_of(table["engines"], stage, (*key, "engines"))
+        # What can be checked without the missing keys is checked, so that all is said at once.
+        stage = Stage(table["stage"]) if "stage" in table else None
+        names = table.get("engines", ())
+        engines = self._engines_of(names, stage, (*key, "engines"))
         draft = _Draft(
             table=table,
+            raw=raw,
             key=key,
             stage=stage,
             engines=engines,
@@ -79,22 +81,26 @@ class BenchmarkReader:
             problems=self.problems,
         )
         options, matrix, zipped = draft.options(), draft.axes("matrix"), draft.axes("zip")
-        lost = (
-            not _is_whole(table, raw)
-            or len(engines) < len(table["engines"])
-            or len(matrix) + len(zipped) < sum(len(table.get(k, ())) for k in ("matrix", "zip"))
-        )
-        if lost or not draft.fits(options, matrix, zipped):
+        if not draft.is_whole or len(engines) < len(names):
             return INVALID
-        return self._benchmark(draft, options, matrix, zipped)
+        if len(matrix) + len(zipped) < sum(len(raw.get(kind, ())) for kind in ("matrix", "zip")):
+            return INVALID
+        if stage is None or not draft.fits(options, matrix, zipped):
+            return INVALID
+        return self._benchmark(draft, stage, options, matrix, zipped)
 
     def _benchmark(
-        self, draft: _Draft, options: Mapping[str, Scalar], matrix: Axes, zipped: Axes
+        self,
+        draft: _Draft,
+        stage: Stage,
+        options: Mapping[str, Scalar],
+        matrix: Axes,
+        zipped: Axes,
     ) -> Benchmark:
         table = draft.table
         bare = Benchmark(
             name=table["name"],
-            stage=draft.stage,
+            stage=stage,
             engines=table["engines"],
             options=options,
             matrix=matrix,
@@ -113,13 +119,15 @@ class BenchmarkReader:
         check_points(benchmark, draft.key, self.problems)
         return benchmark
 
-    def _engines_of(self, names: Sequence[str], stage: Stage, key: KeyPath) -> tuple[Engine, ...]:
+    def _engines_of(
+        self, names: Sequence[str], stage: Stage | None, key: KeyPath
+    ) -> tuple[Engine, ...]:
         found = []
         for index, name in enumerate(names):
             engine = self.engines.get(name)
             if engine is None:
                 self._note_unknown_engine(name, (*key, index))
-            elif engine.info is not None and stage not in engine.info.stages:
+            elif engine.info and stage and stage not in engine.info.stages:
                 stages = ", ".join(sorted(engine.info.stages))
                 message = f"engine {name!r} has no stage {str(stage)!r}; it has {stages}"
                 self.problems.add((*key, index), message)
@@ -138,11 +146,26 @@ class _Draft:
     """One table on its way to a benchmark: its options and axes, against its engines."""
 
     table: Mapping[str, Any]
+    raw: Mapping[str, Any]
     key: KeyPath
-    stage: Stage
+    stage: Stage | None
     engines: tuple[Engine, ...]
     reader: OptionReader
     problems: Problems
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the table was refused."""
+        table, raw = self.table, self.raw
+        if table.keys() != raw.keys() or not {"name", "stage", "engines"} <= table.keys():
+            return False
+        if any(len(table.get(name, {})) != len(raw.get(name, {})) for name in _NESTED):
+            return False
+        tables = (*table.get("exclude", ()), *table.get("include", ()))
+        if any(isinstance(item, Invalid) for item in tables):
+            return False
+        pairs = zip(table.get("include", ()), raw.get("include", ()), strict=True)
+        return all(len(item) == len(written) for item, written in pairs)
 
     def values(self, table: Mapping[str, Scalar], key: KeyPath) -> dict[str, Scalar]:
         """Return the option values that are right for every engine."""
@@ -157,23 +180,34 @@ class _Draft:
 
     def axes(self, kind: str) -> dict[str, tuple[Scalar, ...]]:
         """Return the axes of ``matrix`` or ``zip`` that are right."""
+        written = self.raw.get(kind)
+        names = written if isinstance(written, dict) else {}
+        known = [name for name in names if self._is_known(name, (*self.key, kind, name))]
         axes = {
             name: self._axis(name, values, (*self.key, kind, name))
             for name, values in self.table.get(kind, {}).items()
+            if name in known
         }
         return {name: values for name, values in axes.items() if not isinstance(values, Invalid)}
 
     def fits(self, options: Mapping[str, Scalar], matrix: Axes, zipped: Axes) -> bool:
         """Whether axes and options make points; what stands in the way is noted."""
-        fits = [self._zip_fits(matrix, zipped), self._size_fits(matrix, zipped)]
-        return self._is_complete({*options, *matrix, *zipped}) and all(fits)
+        given = {*options, *matrix, *zipped}
+        fits = (
+            self._zip_fits(matrix, zipped),
+            self._size_fits(matrix, zipped),
+            self._is_complete(given),
+            self._defaults_exist(given),
+        )
+        return all(fits)
+
+    def _is_known(self, name: str, key: KeyPath) -> bool:
+        known = [self.reader.known(name, engine, self.stage, key) for engine in self.engines]
+        return all(known)
 
     def _axis(
         self, name: str, values: tuple[Scalar, ...], key: KeyPath
     ) -> tuple[Scalar, ...] | Invalid:
-        known = [self.reader.known(name, engine, self.stage, key) for engine in self.engines]
-        if not all(known):
-            return INVALID
         for engine in self.engines:
             read = [
                 self.reader.value(name, value, engine, self.stage, (*key, index))
@@ -218,6 +252,18 @@ class _Draft:
             self.problems.add(self.key, message)
         return not missing
 
+    def _defaults_exist(self, given: set[str]) -> bool:
+        """Resolve defaults that name a model, device or workload."""
+        defaults = [
+            self.reader.value(option.name, option.default, engine, self.stage, self.key)
+            for engine in self.engines
+            for option in (engine.options(self.stage) or {}).values()
+            if option.type in NAMED_TYPES
+            and option.default is not None
+            and option.name not in {*given, *engine.table.options}
+        ]
+        return INVALID not in defaults
+
 
 def note_duplicate_names(tables: Sequence[Any], kind: str, problems: Problems) -> None:
     """Note names that several ``[[kind]]`` tables carry."""
@@ -230,16 +276,3 @@ def note_duplicate_names(tables: Sequence[Any], kind: str, problems: Problems) -
             problems.add(
                 (kind, index, "name"), f"{name!r} is taken by another {kind}, on line {line}"
             )
-
-
-def _is_whole(table: Mapping[str, Any], raw: Mapping[str, Any]) -> bool:
-    """Whether nothing of the table was refused."""
-    if table.keys() != raw.keys():
-        return False
-    if any(len(table.get(name, {})) != len(raw.get(name, {})) for name in _NESTED):
-        return False
-    tables = (*table.get("exclude", ()), *table.get("include", ()))
-    if any(isinstance(item, Invalid) for item in tables):
-        return False
-    pairs = zip(table.get("include", ()), raw.get("include", ()), strict=True)
-    return all(len(item) == len(written) for item, written in pairs)
