@@ -195,10 +195,6 @@ def _effective(snapshot: Snapshot) -> dict[str, Scalar]:
 
 
 def _warnings(measured: Measured) -> tuple[str, ...]:
-    gaps = [f"{len(measured.watch.gaps)} readings failed: {measured.watch.gaps[-1]}"]
-    missing = [f"{name} is unknown: {why}" for name, why in _missing(measured.watch).items()]
-    return (*(gaps if measured.watch.gaps else ()), *missing)
-
-
-def _missing(watch: Watch) -> dict[str, str]:
-    return dict(watch.snapshots[-1].missing)
+    gaps, last = measured.watch.gaps, measured.watch.snapshots[-1]
+    failed = [f"{len(gaps)} readings of /metrics failed: {gaps[-1]}"] if gaps else []
+    return (*failed, *(f"{name} is unknown: {why}" for name, why in last.missing.items()))

@@ -38,16 +38,16 @@ def group_bytes(group: int) -> int | None:
 
 
 def _group_members(group: int) -> list[Path]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            # The command name is in parentheses and may hold spaces; pgrp is the third after it.
-            fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group:
-            found.append(entry)
-    return found
+    return [entry for entry in Path("/proc").glob("[0-9]*") if _group_of(entry) == group]
+
+
+def _group_of(process: Path) -> int | None:
+    try:
+        # The command name is in parentheses and may hold spaces; pgrp is the third after it.
+        fields = (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return int(fields[2])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _resident_pages(process: Path) -> int:

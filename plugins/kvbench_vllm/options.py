@@ -119,6 +119,13 @@ OPTIONS: tuple[Option, ...] = (
         stages=(Stage.ALLOCATE, Stage.MEASURE),
     ),
     Option(
+        name="workload_seed",
+        type="int",
+        help="Seed of a synthetic workload; equal seeds give equal requests in every engine.",
+        default=0,
+        stages=(Stage.ALLOCATE, Stage.MEASURE),
+    ),
+    Option(
         name="step_ms",
         type="float",
         help="Milliseconds of the workload's clock that one engine step stands for.",

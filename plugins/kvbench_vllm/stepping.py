@@ -69,7 +69,7 @@ def run_workload(cell: Cell, session: VllmSession) -> CellOutput:
 def workload_requests(cell: Cell, workload: WorkloadSpec) -> list[Request]:
     """The workload's requests, up to the cell's ``limit``."""
     limit = cell.settings.get("limit")
-    requests = open_workload(workload, cell.seed)
+    requests = open_workload(workload, int(cell.settings["workload_seed"]))
     return list(requests if limit is None else islice(requests, int(limit)))
 
 
