@@ -1,0 +1,192 @@
+"""Which figures a run has data for, in the order in which a report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+from kvbench.report.evidence import ORDER
+from kvbench.report.figures.bars import MAX_BARS, metric_bars
+from kvbench.report.figures.chart import Chart
+from kvbench.report.figures.lines import MAX_LINES, MAX_PANELS, metric_lines
+from kvbench.report.frames import RunFrames, axis_role
+from kvbench.report.labels import (
+    axis_name,
+    differing_axes,
+    in_plain_words,
+    value_text,
+    with_series,
+)
+from kvbench.report.quantities import in_words, interval
+from kvbench.results.schema import PARAM_PREFIX
+
+#: Most metric charts of one report, so that the file stays small.
+MAX_CHARTS = 14
+
+#: Metrics that get the first charts, in this order, each with its section.
+_FIRST = {
+    "concurrent_requests": "capacity",
+    "max_concurrency_requests": "capacity",
+    "max_context_tokens": "capacity",
+    "capacity_tokens": "capacity",
+    "kv_budget_bytes": "capacity",
+    "paged_bytes": "bytes",
+    "logical_bytes": "bytes",
+    "fragmentation_ratio": "fragmentation",
+    "workload_fragmentation_ratio": "fragmentation",
+    "prefix_hit_ratio": "sharing",
+    "shared_saved_bytes": "sharing",
+    "shared_saved_blocks": "sharing",
+    "peak_used_bytes": "occupancy",
+    "peak_used_blocks": "occupancy",
+}
+
+#: Axes in which panels are split when one panel would hold too many lines.
+_PANEL_ROLES = ("device", "kv_dtype", "layout", "tp", "block_size", "workload", "model")
+
+
+def metric_charts(run: RunFrames) -> list[Chart]:
+    """Return a chart for each metric of each benchmark that varies, the telling ones first."""
+    found: list[Chart] = []
+    for (benchmark, metric), frame in _ranked(run):
+        chart = _metric_chart(str(benchmark), str(metric), frame, run)
+        if chart is not None:
+            found.append(chart)
+        if len(found) == MAX_CHARTS:
+            break
+    return found
+
+
+def numeric_axes(frame: pd.DataFrame) -> list[str]:
+    """Axes of ``frame`` with at least two different numbers, the longest first."""
+    found = []
+    for axis in differing_axes(frame):
+        column = frame[PARAM_PREFIX + axis]
+        if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+            found.append((axis, column.nunique()))
+    found = [(axis, count) for axis, count in found if count > 1]
+    return [axis for axis, _ in sorted(found, key=lambda item: -item[1])]
+
+
+def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    groups = dict(list(run.values.groupby(["benchmark", "metric"], sort=False)))
+    names = list(_FIRST)
+
+    def place(key: tuple[str, str]) -> tuple[int, int]:
+        metric = key[1]
+        rank = names.index(metric) if metric in names else len(names)
+        return rank, 0 if _directed(metric, run) else 1
+
+    for key in sorted(groups, key=place):
+        yield key, groups[key]
+
+
+def _directed(metric: str, run: RunFrames) -> bool:
+    registry = run.results.metadata.metrics
+    return any(name == metric and row.direction != "none" for (name, _), row in registry.items())
+
+
+def _metric_chart(benchmark: str, metric: str, frame: pd.DataFrame, run: RunFrames) -> Chart | None:
+    if frame["value"].nunique() < 2:
+        return None
+    axis = _best_axis(frame)
+    draw: Callable[..., Chart | None] = _bars if axis is None else _lines
+    return draw(benchmark, metric, frame, axis, _meaning(metric, run))
+
+
+def _best_axis(frame: pd.DataFrame) -> str | None:
+    axes = numeric_axes(frame)
+    preferred = ("context", "block_size", "requests")
+    for role in preferred:
+        for axis in axes:
+            if axis_role(axis) == role:
+                return axis
+    return axes[0] if axes else None
+
+
+def _lines(
+    benchmark: str, metric: str, frame: pd.DataFrame, axis: str, meaning: str
+) -> Chart | None:
+    frame = frame[frame[PARAM_PREFIX + axis].notna()]
+    panel = _panel_axis(frame, axis)
+    drawn = _drawable(frame, axis, panel)
+    title = f"{_sentence(in_plain_words(metric))} against {axis_name(axis)}"
+    return Chart(
+        slug=f"{benchmark}-{metric}",
+        section=_FIRST.get(metric, "more"),
+        title=f"{title} ({benchmark})",
+        caption=f"{meaning} {_omitted(frame, drawn)}".strip(),
+        alt=f"{title}. {_ends(drawn, axis)}",
+        evidence=_kinds(drawn),
+        figure=metric_lines(drawn, axis, panel=panel),
+    )
+
+
+def _bars(benchmark: str, metric: str, frame: pd.DataFrame, axis: None, meaning: str) -> Chart:
+    title = f"{_sentence(in_plain_words(metric))} of each cell"
+    rows = with_series(frame, ()).head(MAX_BARS)
+    facts = [f"{row.series}: {in_words(row.value, row.unit)}" for row in rows.itertuples()]
+    return Chart(
+        slug=f"{benchmark}-{metric}",
+        section=_FIRST.get(metric, "more"),
+        title=f"{title} ({benchmark})",
+        caption=f"{meaning} {_omitted(frame, rows)}".strip(),
+        alt=f"{title}. {'; '.join(facts)}.",
+        evidence=_kinds(rows),
+        figure=metric_bars(frame),
+    )
+
+
+def _panel_axis(frame: pd.DataFrame, axis: str) -> str | None:
+    axes = [name for name in differing_axes(frame) if name != axis]
+    if with_series(frame, {axis})["series"].nunique() <= MAX_LINES:
+        return None
+    for role in _PANEL_ROLES:
+        for name in axes:
+            if axis_role(name) == role and frame[PARAM_PREFIX + name].nunique() > 1:
+                return name
+    return axes[0] if axes else None
+
+
+def _drawable(frame: pd.DataFrame, axis: str, panel: str | None) -> pd.DataFrame:
+    """Keep what the panels can show: their first values, and the first lines of each."""
+    if panel is not None:
+        shown = frame[PARAM_PREFIX + panel].dropna().unique()[:MAX_PANELS]
+        frame = frame[frame[PARAM_PREFIX + panel].isin(shown)]
+    names = with_series(frame, {axis, panel or ""})["series"]
+    return frame[names.isin(names.unique()[:MAX_LINES])]
+
+
+def _omitted(frame: pd.DataFrame, drawn: pd.DataFrame) -> str:
+    left = len(frame) - len(drawn)
+    return f"{left:,} more values are in the table." if left else ""
+
+
+def _ends(frame: pd.DataFrame, axis: str) -> str:
+    named = with_series(frame, {axis})
+    column, unit = PARAM_PREFIX + axis, frame["unit"].iloc[0]
+    facts = []
+    for name, line in list(named.groupby("series", sort=False))[:MAX_LINES]:
+        line = line.sort_values(column)
+        ends = (line["value"].iloc[0], line["value"].iloc[-1])
+        span = (value_text(line[column].iloc[0]), value_text(line[column].iloc[-1]))
+        facts.append(
+            f"{name}: {in_words(ends[0], unit)} at {span[0]}, {in_words(ends[1], unit)} at {span[1]}"
+        )
+    whole = interval(frame["value"].min(), frame["value"].max(), unit)
+    return f"{'; '.join(facts)}. All values: {whole}."
+
+
+def _kinds(frame: pd.DataFrame) -> list[str]:
+    present = set(frame["evidence"])
+    return [kind for kind in ORDER if kind in present]
+
+
+def _meaning(metric: str, run: RunFrames) -> str:
+    registry = run.results.metadata.metrics
+    return next((row.meaning for (name, _), row in registry.items() if name == metric), "")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

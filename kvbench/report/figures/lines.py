@@ -1,0 +1,120 @@
+"""A metric along a numeric axis: one line per series, its shape telling the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from kvbench.report.evidence import LOOKS, ORDER, tag
+from kvbench.report.figures.style import (
+    COLOURS,
+    QUIET,
+    label_ends,
+    new_figure,
+    panels,
+    scale_x,
+    scale_y,
+)
+from kvbench.report.labels import axis_name, in_plain_words, value_text, with_series
+from kvbench.results.schema import PARAM_PREFIX
+
+#: Lines that one panel can carry with direct labels.
+MAX_LINES = 8
+MAX_PANELS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """A horizontal reference line: a budget, a limit, a peak."""
+
+    value: float
+    text: str
+
+
+def metric_lines(
+    frame: pd.DataFrame, axis: str, *, panel: str | None = None, ceiling: Ceiling | None = None
+) -> Figure:
+    """Draw one metric of one benchmark along ``axis``.
+
+    Args:
+        frame: Rows of ``RunFrames.values`` of one metric (several kinds of evidence may occur).
+        axis: Numeric axis (without ``param_``).
+        panel: Axis whose values get a panel each.
+        ceiling: Reference line in the metric's unit.
+    """
+    figure = new_figure()
+    parts = _parts(frame, panel)
+    axes = panels(figure, len(parts), columns=min(2, len(parts)), sharex=True, sharey=True)
+    for target, (title, part) in zip(axes, parts, strict=True):
+        _draw(target, with_series(part, {axis, panel or ""}), axis, ceiling)
+        target.set_title(title)
+    for target in axes[1:]:
+        target.set_ylabel("")
+    _say_evidence(figure, frame)
+    return figure
+
+
+def _parts(frame: pd.DataFrame, panel: str | None) -> list[tuple[str, pd.DataFrame]]:
+    if panel is None:
+        return [("", frame)]
+    groups = frame.groupby(PARAM_PREFIX + panel, sort=False)
+    found = [(f"{panel.replace('_', ' ')} {value_text(value)}", part) for value, part in groups]
+    return found[:MAX_PANELS]
+
+
+def _draw(target: Axes, frame: pd.DataFrame, axis: str, ceiling: Ceiling | None) -> None:
+    column = PARAM_PREFIX + axis
+    values = [*frame["value"], *([ceiling.value] if ceiling else [])]
+    unit = frame["unit"].iloc[0]
+    scale_x(target, frame[column], axis_name(axis))
+    scale_y(target, values, unit, in_plain_words(frame["metric"].iloc[0]))
+    if ceiling:
+        _reference(target, ceiling)
+    ends = []
+    lines = list(frame.groupby("series", sort=False))[:MAX_LINES]
+    for index, (name, line) in enumerate(lines):
+        colour = COLOURS[index % len(COLOURS)]
+        _line(target, line.sort_values(column), column, colour)
+        last = line.sort_values(column).iloc[-1]
+        ends.append((last[column], last["value"], str(name), colour))
+    label_ends(target, ends)
+
+
+def _line(target: Axes, line: pd.DataFrame, column: str, colour: str) -> None:
+    look = LOOKS[line["evidence"].iloc[0]]
+    spread = (line["high"] > line["low"]).any()
+    target.plot(
+        line[column],
+        line["value"],
+        color=colour,
+        linestyle=look.dash,
+        marker=look.marker,
+        markerfacecolor=colour if look.filled else "white",
+        markeredgecolor=colour,
+    )
+    if spread:
+        target.fill_between(line[column], line["low"], line["high"], color=colour, alpha=0.15)
+
+
+def _reference(target: Axes, ceiling: Ceiling) -> None:
+    target.axhline(ceiling.value, color=QUIET, linestyle=(0, (6, 3)), linewidth=1.2)
+    target.annotate(
+        ceiling.text,
+        (0.01, ceiling.value),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        color=QUIET,
+        fontsize=8.5,
+    )
+
+
+def _say_evidence(figure: Figure, frame: pd.DataFrame) -> None:
+    kinds = [kind for kind in ORDER if kind in set(frame["evidence"])]
+    figure.supxlabel(
+        "evidence: " + ", ".join(tag(kind) for kind in kinds), x=0.01, ha="left",
+        fontsize=8, color=QUIET,
+    )  # fmt: skip

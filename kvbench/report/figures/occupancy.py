@@ -1,0 +1,80 @@
+"""Blocks of a pool over time, stacked by what they are there for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from kvbench.report.evidence import tag
+from kvbench.report.figures.style import INK, QUIET, byte_locator, new_figure, panels, value_ticks
+from kvbench.report.labels import in_plain_words
+
+#: Metrics that add up to blocks that hold something, from the bottom, with shade and hatch.
+LAYERS: dict[str, tuple[str, str, str]] = {
+    "used_blocks": ("used by running requests", "#2f7fb8", ""),
+    "cached_blocks": ("free, still holding a reusable prefix", "#cfe0ec", "////"),
+}
+
+#: Metrics drawn below the pool, on an axis of their own.
+BESIDE = ("running_requests", "waiting_requests")
+
+
+def blocks_over_time(
+    series: pd.DataFrame, *, pool_blocks: float | None = None, evidence: str = ""
+) -> Figure:
+    """Draw one repeat of one cell.
+
+    Args:
+        series: Rows of ``RunFrames.series`` of one cell, repeat and kind of evidence.
+        pool_blocks: Size of the pool, drawn as a line when it is known.
+        evidence: Kind of evidence, named below the figure.
+    """
+    lines = {str(name): part for name, part in series.groupby("metric", sort=False)}
+    beside = [name for name in BESIDE if name in lines]
+    figure = new_figure()
+    options = {"height_ratios": [3, 1][: 1 + bool(beside)], "sharex": True}
+    axes = panels(figure, 1 + bool(beside), **options)
+    _stack(axes[0], lines, pool_blocks)
+    if beside:
+        _requests(axes[1], {name: lines[name] for name in beside})
+    axes[-1].set_xlabel("time, s")
+    figure.supxlabel(f"evidence: {tag(evidence)}", x=0.01, ha="left", fontsize=8, color=QUIET)
+    return figure
+
+
+def _stack(axis: Axes, lines: dict[str, pd.DataFrame], pool_blocks: float | None) -> None:
+    found = [name for name in LAYERS if name in lines]
+    times = np.unique(np.concatenate([lines[name]["t_s"].to_numpy() for name in found]))
+    floor = np.zeros(len(times))
+    for name in found:
+        text, shade, hatch = LAYERS[name]
+        top = floor + _held(lines[name], times)
+        axis.fill_between(times, floor, top, step="post", facecolor=shade, edgecolor=QUIET,
+                          hatch=hatch, linewidth=0.4, label=text)  # fmt: skip
+        floor = top
+    highest = max([floor.max(), pool_blocks or 0.0])
+    if pool_blocks:
+        axis.axhline(pool_blocks, color=INK, linestyle=(0, (6, 3)), linewidth=1.2, label="pool")
+    axis.set_ylim(0, highest * 1.25 or 1)
+    axis.yaxis.set_major_locator(byte_locator("blocks", highest))
+    axis.yaxis.set_major_formatter(value_ticks("blocks"))
+    axis.set_ylabel("blocks")
+    axis.legend(loc="upper left", ncols=3, fontsize=8.5)
+
+
+def _requests(axis: Axes, lines: dict[str, pd.DataFrame]) -> None:
+    for (name, line), dash in zip(lines.items(), ("-", ":"), strict=False):
+        axis.plot(line["t_s"], line["value"], color=INK, linestyle=dash, linewidth=1.0,
+                  drawstyle="steps-post", label=in_plain_words(name).split(",")[0])  # fmt: skip
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("requests")
+    axis.legend(loc="upper left", ncols=2, fontsize=8.5)
+
+
+def _held(line: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """Values of a step function at ``times``: the last one stated, 0 before the first."""
+    places = np.searchsorted(line["t_s"].to_numpy(), times, side="right") - 1
+    values = line["value"].to_numpy()
+    return np.where(places >= 0, values[np.maximum(places, 0)], 0.0)

@@ -1,0 +1,145 @@
+"""The evidence ladder: from the bytes a formula needs to the bytes a device spends.
+
+Each step is one metric of one kind of evidence; the difference to the step below is named and
+sized. A step that no cell of the run has is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from kvbench.report.frames import RunFrames
+from kvbench.report.labels import missing, point_name
+
+#: Ladders that a report shows.
+MAX_LADDERS = 12
+
+#: (metric, evidence) -> why it differs from the step below, for one request.
+_REQUEST: dict[tuple[str, str], str] = {
+    ("logical_bytes", "analytic"): "",
+    ("paged_bytes", "analytic"): "unused slots of the last blocks, and page padding",
+    ("admission_bytes", "analytic"): "blocks that must be free before admission "
+    "(window and chunk in flight, lookahead)",
+    ("admission_bytes", "engine"): "what the engine insists on beyond the arithmetic",
+}
+
+#: The same for all requests of a workload together.
+_WORKLOAD: dict[tuple[str, str], str] = {
+    ("workload_logical_bytes", "analytic"): "",
+    ("workload_paged_bytes", "analytic"): "unused slots of the last blocks, and page padding",
+    ("peak_used_bytes", "simulated"): "requests that are not live at the same time, "
+    "shared prefixes, blocks held in advance",
+    ("peak_used_bytes", "engine"): "what the engine schedules and keeps differently",
+    ("pool_bytes", "engine"): "pool preallocated by the engine and idle at the peak",
+    ("process_used_bytes", "device"): "weights, activations, graphs, allocator retention",
+    ("device_used_bytes", "device"): "everything else on the device",
+}
+
+_SAME = ("model", "context", "workload", "requests", "block_size", "kv_dtype", "tp", "device")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a ladder.
+
+    Attributes:
+        metric: Metric of the step.
+        evidence: Its kind of evidence.
+        engine: Engine of the cell it comes from.
+        value_bytes: The number.
+        difference_bytes: To the step below, ``None`` on the first one.
+        cause: What the difference is made of, empty on the first one.
+    """
+
+    metric: str
+    evidence: str
+    engine: str
+    value_bytes: float
+    difference_bytes: float | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Steps of one point, in words and numbers."""
+
+    name: str
+    scope: str
+    steps: tuple[Step, ...]
+
+    @property
+    def kinds(self) -> int:
+        """Different kinds of evidence on it."""
+        return len({step.evidence for step in self.steps})
+
+
+def ladders(run: RunFrames) -> list[Ladder]:
+    """Return the ladders of a run: most kinds of evidence first, then the largest."""
+    found = [
+        *_of_scope(run.values, "one request", _REQUEST, "context"),
+        *_of_scope(run.values, "the whole workload", _WORKLOAD, "workload"),
+    ]
+    found.sort(key=lambda ladder: (-ladder.kinds, -len(ladder.steps), -_top(ladder)))
+    return found[:MAX_LADDERS]
+
+
+def _of_scope(
+    values: pd.DataFrame, scope: str, causes: Mapping[tuple[str, str], str], anchor: str
+) -> Iterator[Ladder]:
+    metrics = {metric for metric, _ in causes}
+    rows = values[values["metric"].isin(metrics) & values[anchor].notna()]
+    rows = rows.drop_duplicates([*_SAME, "metric", "evidence", "engine"])
+    records = rows.sort_values("value", ascending=False).to_dict("records")
+    seen: list[Mapping[str, Any]] = []
+    for record in records:
+        if len(seen) == 4 * MAX_LADDERS:
+            return
+        if any(_agree(record, other) for other in seen):
+            continue
+        seen.append(record)
+        steps = _steps([other for other in records if _agree(record, other)], causes)
+        if len(steps) > 1:
+            yield Ladder(name=_name(record), scope=scope, steps=steps)
+
+
+def _steps(
+    records: Sequence[Mapping[str, Any]], causes: Mapping[tuple[str, str], str]
+) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    for (metric, evidence), cause in causes.items():
+        found = [r for r in records if (r["metric"], r["evidence"]) == (metric, evidence)]
+        if not found:
+            continue
+        value, below = found[0]["value"], steps[-1].value_bytes if steps else None
+        steps.append(
+            Step(
+                metric=metric,
+                evidence=evidence,
+                engine=found[0]["engine"],
+                value_bytes=value,
+                difference_bytes=None if below is None else value - below,
+                cause="" if below is None else cause,
+            )
+        )
+    return tuple(steps)
+
+
+def _agree(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two rows are about the same point: no setting that both state differs."""
+    return all(
+        first[role] == second[role]
+        for role in _SAME
+        if not missing(first[role]) and not missing(second[role])
+    )
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    return point_name({role: record[role] for role in _SAME if not missing(record[role])})
+
+
+def _top(ladder: Ladder) -> float:
+    return max(step.value_bytes for step in ladder.steps)

@@ -1,0 +1,300 @@
+"""Tables of a report as plain text fields with sort keys; the page and the exports draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from kvbench.engine import Metric, Scalar
+from kvbench.report.evidence import ORDER, tag
+from kvbench.report.figures.ladder import signed_bytes
+from kvbench.report.frames import RunFrames
+from kvbench.report.labels import differing_axes, missing, point_name, value_text
+from kvbench.report.ladder import Ladder
+from kvbench.report.quantities import binary, in_words, percent, times
+from kvbench.results.schema import PARAM_PREFIX
+from kvbench.results.verdict import ExpectVerdict, PairVerdict
+
+#: Rows of all result tables of a page together; the exports hold every row.
+MAX_ROWS = 1200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field.
+
+    Attributes:
+        text: What is shown.
+        key: What it sorts by when it is a number, ``None`` for text.
+        mark: Word for its look (``met``, ``failed``, ``worse`` ...), empty for none.
+    """
+
+    text: str
+    key: float | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: Identifier within the page, used in links.
+        caption: What the rows are.
+        columns: Headings.
+        rows: One field for each column.
+        omitted: Rows that are left to the exports.
+    """
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Field, ...], ...]
+    omitted: int = 0
+
+
+def text(value: object) -> Field:
+    """Return a field of text; nothing said is an empty field."""
+    return Field(text="" if value is None else str(value))
+
+
+def number(value: float | None, unit: str) -> Field:
+    """Return a field of a number with its unit."""
+    return Field(text=in_words(value, unit), key=value)
+
+
+def result_tables(run: RunFrames) -> list[Table]:
+    """Return a table for each benchmark: a row for each passed cell, a column for each metric."""
+    found, left = [], MAX_ROWS
+    groups = list(run.values.groupby("benchmark", sort=False))
+    for place, (benchmark, frame) in enumerate(groups):
+        table = _result_table(str(benchmark), frame, max(20, left // (len(groups) - place)))
+        left -= len(table.rows)
+        found.append(table)
+    return found
+
+
+def _result_table(benchmark: str, frame: pd.DataFrame, limit: int) -> Table:
+    cells = frame.drop_duplicates("cell_id")
+    axes = differing_axes(cells)
+    shown = cells.head(limit)
+    kept = frame[frame["cell_id"].isin(shown["cell_id"])]
+    keys = list(dict.fromkeys(zip(frame["metric"], frame["evidence"], strict=True)))
+    keys.sort(key=lambda key: ORDER.index(key[1]))
+    values = {
+        (row.cell_id, row.metric, row.evidence): row
+        for row in kept[["cell_id", "metric", "evidence", "unit", "value", "low", "high"]]
+        .itertuples(index=False)
+    }  # fmt: skip
+    rows = tuple(
+        (
+            *(_axis_field(row[PARAM_PREFIX + axis]) for axis in axes),
+            text(row["engine"]),
+            *(_value(values.get((row["cell_id"], *key))) for key in keys),
+        )
+        for row in shown.to_dict("records")
+    )
+    heads = [f"{metric} {tag(evidence)}" for metric, evidence in keys]
+    return Table(
+        name=f"results-{benchmark}",
+        caption=f"{benchmark}: every passed cell; ranges are over repeats or stated by the engine",
+        columns=(*axes, "engine", *heads),
+        rows=rows,
+        omitted=len(cells) - len(shown),
+    )
+
+
+def _axis_field(value: Any) -> Field:
+    if missing(value):
+        return Field(text="–")
+    key = None if isinstance(value, bool | str) else float(value)
+    return Field(text=value_text(value), key=key)
+
+
+def _value(row: Any) -> Field:
+    if row is None:
+        return Field(text="–")
+    shown = in_words(row.value, row.unit)
+    if row.low < row.high:
+        shown += f" ({in_words(row.low, row.unit)} – {in_words(row.high, row.unit)})"
+    return Field(text=shown, key=row.value)
+
+
+def hole_table(cells: pd.DataFrame, limit: int = 200) -> Table:
+    """Return every cell without numbers, with its reason in a code and in words."""
+    holes = cells[cells["status"] != "passed"]
+    axes = [name for name in cells.columns if name.startswith(PARAM_PREFIX)]
+    rows = []
+    for row in holes.head(limit).to_dict("records"):
+        point = point_name({axis[len(PARAM_PREFIX) :]: row[axis] for axis in axes})
+        status = Field(text=row["status"], mark=row["status"])
+        said = [text(None if missing(row[name]) else row[name]) for name in ("reason", "error")]
+        rows.append((text(row["benchmark"]), text(row["engine"]), text(point), status, *said))
+    return Table(
+        name="holes",
+        caption="Cells without numbers to compare, and why",
+        columns=("benchmark", "engine", "point", "status", "reason", "in words"),
+        rows=tuple(rows),
+        omitted=max(0, len(holes) - limit),
+    )
+
+
+def coverage_table(cells: pd.DataFrame) -> Table:
+    """Return how many cells of each benchmark and engine ended how."""
+    statuses = list(dict.fromkeys(["passed", *sorted(cells["status"].unique())]))
+    counts = cells.groupby(["benchmark", "engine", "status"], sort=False).size()
+    rows = [
+        (
+            text(benchmark),
+            text(engine),
+            *(
+                Field(text=f"{count:,}", key=count)
+                for count in (int(counts.get((benchmark, engine, name), 0)) for name in statuses)
+            ),
+        )
+        for benchmark, engine in dict.fromkeys(counts.index.droplevel("status"))
+    ]
+    return Table(
+        name="coverage",
+        caption="Cells by benchmark, engine and outcome",
+        columns=("benchmark", "engine", *statuses),
+        rows=tuple(rows),
+    )
+
+
+def ladder_table(ladders: Sequence[Ladder]) -> Table:
+    """Return the steps of all ladders, each with the named difference to the step below."""
+    rows = [
+        (
+            text(f"{ladder.name} ({ladder.scope})"),
+            text(step.metric),
+            text(tag(step.evidence)),
+            text(step.engine),
+            Field(text=binary(step.value_bytes), key=step.value_bytes),
+            _difference(step.difference_bytes, step.value_bytes),
+            text(step.cause),
+        )
+        for ladder in ladders
+        for step in ladder.steps
+    ]
+    return Table(
+        name="ladder",
+        caption="Evidence ladder: each step, and what the difference to the step above it is",
+        columns=("point", "step", "evidence", "engine", "bytes", "difference", "made of"),
+        rows=tuple(rows),
+    )
+
+
+def _difference(value: float | None, top: float) -> Field:
+    if value is None:
+        return Field(text="")
+    below = top - value
+    share = f" ({percent(value / below)})" if below else ""
+    return Field(text=f"{signed_bytes(value)}{share}", key=value)
+
+
+def comparison_table(pairs: Sequence[PairVerdict], limit: int = 300) -> Table:
+    """Return compared pairs: regressions by size first, then the rest as compared."""
+    ordered = sorted(pairs, key=severity, reverse=True)
+    rows = [
+        (
+            text(pair.comparison),
+            text(pair.benchmark),
+            text(f"{pair.new} against {pair.base}"),
+            text(point_name(pair.where)),
+            text(f"{pair.metric} {pair_evidence(pair)}"),
+            number(pair.base_median, pair.unit),
+            number(pair.new_median, pair.unit),
+            Field(text=ratio_text(pair), key=pair.ratio),
+            Field(text=str(pair.verdict), mark=str(pair.verdict)),
+            text(pair.reason),
+        )
+        for pair in ordered[:limit]
+    ]
+    return Table(
+        name="comparisons",
+        caption="Paired cells: ratio of medians with its interval, and the verdict",
+        columns=(
+            "comparison", "benchmark", "pair", "where", "metric", "base", "new", "new ÷ base",
+            "verdict", "why",
+        ),  # fmt: skip
+        rows=tuple(rows),
+        omitted=max(0, len(ordered) - limit),
+    )
+
+
+def pair_evidence(pair: PairVerdict) -> str:
+    """Return the kinds of evidence of a pair: one, or that of the base against the new one."""
+    if pair.base_evidence == pair.evidence:
+        return tag(pair.evidence)
+    return f"{tag(pair.base_evidence)} → {tag(pair.evidence)}"
+
+
+def severity(pair: PairVerdict) -> tuple[int, float]:
+    """Sort key of a pair: regressions above all, larger changes before smaller ones."""
+    order = ("same", "better", "inconclusive", "missing", "worse")
+    ratio = pair.ratio or 1.0
+    return order.index(str(pair.verdict)), max(ratio, 1 / ratio) if ratio > 0 else 0.0
+
+
+def ratio_text(pair: PairVerdict) -> str:
+    """Return the ratio of a pair with its interval."""
+    if pair.ratio is None:
+        return "–"
+    if pair.ratio_low is None or pair.ratio_high is None:
+        return times(pair.ratio)
+    return f"{times(pair.ratio)} [{times(pair.ratio_low)}, {times(pair.ratio_high)}]"
+
+
+def expectation_table(found: Sequence[ExpectVerdict], limit: int = 200) -> Table:
+    """Return expectations and gates, unmet ones first."""
+    ordered = sorted(found, key=lambda item: item.status == "met")
+    rows = [
+        (
+            text(item.name),
+            text(item.benchmark),
+            text(", ".join(filter(None, [item.engine, point_name(item.where)]))),
+            text(f"{item.metric} {tag(item.evidence)}" if item.evidence else item.metric),
+            text(item.relation),
+            number(item.observed, "" if item.unit == "ratio" else item.unit),
+            Field(text=str(item.status), mark=str(item.status)),
+            text(item.reason),
+        )
+        for item in ordered[:limit]
+    ]
+    return Table(
+        name="expectations",
+        caption="Expectations and gates of the suite",
+        columns=(
+            "expectation", "benchmark", "cell", "metric", "expected", "found", "state", "why",
+        ),  # fmt: skip
+        rows=tuple(rows),
+        omitted=max(0, len(ordered) - limit),
+    )
+
+
+def metric_table(metrics: Iterable[Metric]) -> Table:
+    """Return the registry: what every number in the report means."""
+    rows = [
+        (
+            text(metric.name),
+            text(tag(metric.evidence)),
+            text(metric.unit),
+            text(f"{metric.direction} is better" if metric.direction != "none" else "–"),
+            text(metric.meaning),
+        )
+        for metric in metrics
+    ]
+    columns = ("metric", "evidence", "unit", "direction", "meaning")
+    return Table(name="metrics", caption="Metrics of this run", columns=columns, rows=tuple(rows))
+
+
+def mapping_table(name: str, caption: str, values: Mapping[str, Scalar | None]) -> Table:
+    """Return a mapping as two columns; ``None`` says that it could not be found out."""
+    rows = [
+        (text(key), text("unknown" if value is None else value)) for key, value in values.items()
+    ]
+    return Table(name=name, caption=caption, columns=("what", "value"), rows=tuple(rows))

@@ -1,0 +1,242 @@
+"""The answer first: sentences that a reader can repeat, each with its numbers and evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from kvbench.report.frames import RunFrames
+from kvbench.report.labels import differing_axes, missing, point_name, with_series
+from kvbench.report.ladder import Ladder
+from kvbench.report.quantities import binary, in_words, interval, percent, plain_number, times
+from kvbench.results.schema import PARAM_PREFIX
+from kvbench.results.verdict import ExpectVerdict, PairVerdict
+
+#: Sentences of one topic on the first screen.
+MAX_SENTENCES = 4
+
+_CONCURRENCY = ("concurrent_requests", "max_concurrency_requests")
+_FRAGMENTATION = ("fragmentation_ratio", "workload_fragmentation_ratio")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """One statement with the kind of evidence that stands behind it.
+
+    Attributes:
+        text: The sentence.
+        evidence: Kinds of evidence of its numbers.
+        topic: What it is about, for grouping.
+    """
+
+    text: str
+    evidence: tuple[str, ...]
+    topic: str
+
+
+def verdict_sentences(run: RunFrames, rungs: Sequence[Ladder]) -> list[Sentence]:
+    """Return the sentences of a run's first screen, from its numbers alone."""
+    return [
+        *_capped(_capacity(run)),
+        *_capped(_comparisons(run.results.metadata.comparisons)),
+        *_capped(_fragmentation(run)),
+        *_capped(_sharing(run)),
+        *_capped(_ladder(rungs)),
+        *_capped(_extremes(run)),
+    ]
+
+
+def _capped(sentences: Iterator[Sentence]) -> list[Sentence]:
+    return [sentence for sentence, _ in zip(sentences, range(MAX_SENTENCES), strict=False)]
+
+
+def _capacity(run: RunFrames) -> Iterator[Sentence]:
+    metric = next((name for name in _CONCURRENCY if (run.values["metric"] == name).any()), "")
+    rows = run.values[run.values["metric"] == metric]
+    for (benchmark, evidence), frame in rows.groupby(["benchmark", "evidence"], sort=False):
+        context = _telling(frame, "context")
+        at = frame[frame["context"] == context] if context is not None else frame
+        if at["value"].nunique() < 2 and len(at) > 1:
+            at = at.head(1)
+        yield Sentence(
+            text=_fits(at, context) + _bound(at),
+            evidence=(str(evidence),),
+            topic=f"capacity ({benchmark})",
+        )
+
+
+def _fits(frame: pd.DataFrame, context: float | None) -> str:
+    named = with_series(frame, _axes_of(frame, "context"))
+    ordered = named.sort_values("value", ascending=False).drop_duplicates("series")
+    shown = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
+    facts = [f"{row.series}: {_count(row)}" for row in shown.itertuples()]
+    left = len(ordered) - len(shown)
+    length = f"of {plain_number(context)} tokens " if context is not None else ""
+    rest = f" ({left} more between them)" if left else ""
+    return f"Concurrent requests {length}that fit: {'; '.join(facts)}{rest}."
+
+
+def _count(row: object) -> str:
+    low, high, value = row.low, row.high, row.value  # type: ignore[attr-defined]
+    if low < high:
+        return f"{int(value):,} (between {int(low):,} and {int(high):,})"
+    return f"{int(value):,}"
+
+
+def _bound(frame: pd.DataFrame) -> str:
+    none = frame[frame["value"] < 1]
+    if none.empty:
+        return ""
+    return f" Not even one request fits in {len(none)} of {len(frame)} cases."
+
+
+def _comparisons(pairs: Sequence[PairVerdict]) -> Iterator[Sentence]:
+    table: dict[tuple[str, ...], list[PairVerdict]] = {}
+    for pair in pairs:
+        if pair.ratio is not None:
+            kinds = (pair.base_evidence, pair.evidence)
+            key = (pair.comparison, pair.metric, *kinds, str(pair.base), str(pair.new))
+            table.setdefault(key, []).append(pair)
+    for (name, metric, base_kind, kind, base, new), found in table.items():
+        mixed = base_kind != kind
+        new_name, base_name = (f"{new} ({kind})", f"{base} ({base_kind})") if mixed else (new, base)
+        yield Sentence(
+            text=f"{name}: {metric} of {new_name} is {_ratios(found)} that of {base_name} "
+            f"({_tally(found)}).",
+            evidence=(base_kind, kind) if mixed else (kind,),
+            topic="comparison",
+        )
+
+
+def _ratios(pairs: Sequence[PairVerdict]) -> str:
+    ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
+    low, high = times(min(ratios)), times(max(ratios))
+    lows = [pair.ratio_low for pair in pairs if pair.ratio_low is not None]
+    highs = [pair.ratio_high for pair in pairs if pair.ratio_high is not None]
+    text = low if low == high else f"{low} to {high}"
+    if lows and highs:
+        text += f" (intervals within {times(min(lows))} to {times(max(highs))})"
+    return text
+
+
+def _tally(pairs: Sequence[PairVerdict]) -> str:
+    verdicts = [str(pair.verdict) for pair in pairs]
+    counts = {name: verdicts.count(name) for name in dict.fromkeys(verdicts)}
+    words = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return f"{words}, of {len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'}"
+
+
+def _fragmentation(run: RunFrames) -> Iterator[Sentence]:
+    rows = run.values[run.values["metric"].isin(_FRAGMENTATION)]
+    for (benchmark, metric, evidence), frame in rows.groupby(
+        ["benchmark", "metric", "evidence"], sort=False
+    ):
+        low, high = frame.loc[frame["value"].idxmin()], frame.loc[frame["value"].idxmax()]
+        if frame["value"].nunique() < 2:
+            text = f"Fragmentation is {percent(high['value'])} in every case."
+        else:
+            text = (
+                f"Fragmentation runs from {percent(low['value'])} ({_point(low, frame)}) "
+                f"to {percent(high['value'])} ({_point(high, frame)})."
+            )
+        of = "over a workload" if str(metric).startswith("workload") else "per request"
+        yield Sentence(text=text, evidence=(str(evidence),), topic=f"{benchmark}, {of}")
+
+
+def _sharing(run: RunFrames) -> Iterator[Sentence]:
+    for metric, verb in (
+        ("shared_saved_bytes", "saves"),
+        ("shared_saved_blocks", "saves"),
+        ("prefix_hit_ratio", "finds"),
+    ):
+        rows = run.values[(run.values["metric"] == metric) & (run.values["value"] > 0)]
+        for (benchmark, evidence), frame in rows.groupby(["benchmark", "evidence"], sort=False):
+            best = frame.loc[frame["value"].idxmax()]
+            span = interval(frame["value"].min(), frame["value"].max(), best["unit"])
+            what = " of the prompt tokens in the cache" if verb == "finds" else ""
+            where = f", most with {_point(best, frame)}" if len(frame) > 1 else ""
+            yield Sentence(
+                text=f"Prefix sharing {verb} {span}{what}{where}.",
+                evidence=(str(evidence),),
+                topic=str(benchmark),
+            )
+
+
+def _ladder(rungs: Sequence[Ladder]) -> Iterator[Sentence]:
+    best = next((ladder for ladder in rungs if ladder.kinds > 1), None)
+    if best is None:
+        return
+    parts = [
+        f"{binary(step.value_bytes)} {step.metric.removesuffix('_bytes').replace('_', ' ')} "
+        f"({step.evidence})"
+        for step in best.steps
+    ]
+    yield Sentence(
+        text=f"From formula to machine, {best.name}: {' → '.join(parts)}.",
+        evidence=tuple(dict.fromkeys(step.evidence for step in best.steps)),
+        topic="evidence ladder",
+    )
+
+
+def _extremes(run: RunFrames) -> Iterator[Sentence]:
+    """Say something about the first directed metric when nothing else could be said."""
+    covered = {*_CONCURRENCY, *_FRAGMENTATION, "prefix_hit_ratio"}
+    if run.values.empty or run.values["metric"].isin(covered).any():
+        return
+    registry = run.results.metadata.metrics
+    for (benchmark, metric, evidence), frame in run.values.groupby(
+        ["benchmark", "metric", "evidence"], sort=False
+    ):
+        if registry[metric, evidence].direction == "none":
+            continue
+        low, high = frame.loc[frame["value"].idxmin()], frame.loc[frame["value"].idxmax()]
+        yield Sentence(
+            text=f"{metric}: from {in_words(low['value'], low['unit'])} ({_point(low, frame)}) "
+            f"to {in_words(high['value'], high['unit'])} ({_point(high, frame)}).",
+            evidence=(str(evidence),),
+            topic=str(benchmark),
+        )
+
+
+def expectation_sentence(found: Sequence[ExpectVerdict]) -> str:
+    """Return the state of all expectations in one sentence, empty when there are none."""
+    if not found:
+        return ""
+    bad = [item for item in found if item.status != "met"]
+    if not bad:
+        return f"All {len(found)} expectations are met." if len(found) > 1 else (
+            "The one expectation is met."
+        )  # fmt: skip
+    names = ", ".join(dict.fromkeys(item.name for item in bad))
+    return f"{len(bad)} of {len(found)} expectations are not met: {names}."
+
+
+def coverage_sentence(cells: pd.DataFrame) -> str:
+    """Return how many cells passed and why the others did not."""
+    passed = int((cells["status"] == "passed").sum())
+    text = f"{passed:,} of {len(cells):,} cells passed"
+    holes = cells[cells["status"] != "passed"]
+    if holes.empty:
+        return f"{text}."
+    counts = holes.groupby(["status", "reason"], sort=True, dropna=False).size()
+    parts = [f"{count:,} {status} ({reason})" for (status, reason), count in counts.items()]
+    return f"{text}; {', '.join(parts)}."
+
+
+def _telling(frame: pd.DataFrame, role: str) -> float | None:
+    """The middle value of a role, which neither flatters nor frightens."""
+    values = sorted(value for value in frame[role].unique() if not missing(value))
+    return values[len(values) // 2] if values else None
+
+
+def _axes_of(frame: pd.DataFrame, role: str) -> set[str]:
+    from kvbench.report.frames import ROLES
+
+    return set(ROLES[role])
+
+
+def _point(row: pd.Series, frame: pd.DataFrame) -> str:
+    axes = differing_axes(frame)
+    return point_name({axis: row[PARAM_PREFIX + axis] for axis in axes}) or str(row["engine"])
