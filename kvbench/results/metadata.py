@@ -15,6 +15,9 @@ from kvbench.results.verdict import ExpectStatus, ExpectVerdict, PairVerdict, Ve
 #: Dotted name to value; ``None`` means "could not be found out".
 Environment: TypeAlias = Mapping[str, Scalar | None]
 
+#: Keys of the environment that differ between any two runs and mean nothing.
+VOLATILE_KEYS = frozenset({"host.load_1min"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkInfo:
@@ -95,6 +98,14 @@ class RunMetadata:
             return self.metrics[name, evidence]
         except KeyError:
             raise ResultsError(f"no metric {name!r} with evidence {evidence!r}") from None
+
+
+def environment_changes(
+    old: Environment, new: Environment
+) -> tuple[tuple[str, Scalar | None, Scalar | None], ...]:
+    """Return (key, old value, new value) for everything that differs and could matter."""
+    keys = sorted((old.keys() | new.keys()) - VOLATILE_KEYS)
+    return tuple((k, old.get(k), new.get(k)) for k in keys if old.get(k) != new.get(k))
 
 
 def canonical_json(value: Any) -> str:

@@ -24,6 +24,7 @@ class ExpectStatus(StrEnum):
 
     MET = "met"
     FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
     MISSING = "missing"
 
 
@@ -40,7 +41,8 @@ class PairVerdict:
         new: Value of ``vary`` in the new cell.
         where: Axes that both share.
         metric: Metric that is compared.
-        evidence: Kind of evidence of both values.
+        evidence: Kind of evidence of the new value.
+        base_evidence: Kind of evidence of the base value; differs when engines are compared.
         unit: Unit of the medians.
         direction: Which way the metric is better.
         base_cell: Content id of the base cell, empty when there is none.
@@ -66,6 +68,7 @@ class PairVerdict:
     where: Mapping[str, Scalar] = field(default_factory=dict)
     metric: str
     evidence: str
+    base_evidence: str
     unit: str
     direction: str
     base_cell: str = ""

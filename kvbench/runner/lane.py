@@ -14,7 +14,7 @@ from kvbench.results.schema import LOGS_FOLDER, Status
 from kvbench.runner.executor import Control
 from kvbench.runner.failure import clean
 from kvbench.runner.group import Group
-from kvbench.runner.messages import Failure, Opened, Start, Task
+from kvbench.runner.messages import Failure, Opened, Reply, Start, Task
 from kvbench.runner.process import WorkerProcess
 
 #: Least time that an engine gets to start, whatever the limit of one repeat is.
@@ -104,6 +104,7 @@ class ProcessLane:
             cells=tuple(planned.cell for planned in self.group.planned),
         )
         self._worker = WorkerProcess(start, self._log)
+        self._log_mark = self._log.stat().st_size
         limit_s = max(OPEN_TIMEOUT_S, first.protocol.timeout_s)
         self._deadline = time.monotonic() + limit_s
 
@@ -128,20 +129,23 @@ class ProcessLane:
     def _take(self, message: Any) -> None:
         if isinstance(message, Opened):
             self._opened = True
+            self._log_mark = message.log_bytes
             self.group.worker_started(message.setup_s)
         elif isinstance(message, Failure):
             self._lost(message)
         else:
-            self._take_reply(message.result)
+            self._take_reply(message)
 
-    def _take_reply(self, result: Any) -> None:
-        task = self._tasks.popleft()
-        if not isinstance(result, Failure):
-            self.group.finished_repeat(task, result, self._worker_log())
-            self._next_task()
-            return
-        self.group.failed(task, result, self._failure_log(task, result))
-        if result.poisoned:
+    def _take_reply(self, reply: Reply) -> None:
+        task, result = self._tasks.popleft(), reply.result
+        if isinstance(result, Failure):
+            log = self._failure_log(task, result, reply.log_bytes)
+            self.group.failed(task, result, log)
+        else:
+            printed = reply.log_bytes > self._log_mark
+            self.group.finished_repeat(task, result, _relative(self._log) if printed else "")
+        self._log_mark = reply.log_bytes
+        if isinstance(result, Failure) and result.poisoned:
             self._retire()
         else:
             self._next_task()
@@ -149,7 +153,6 @@ class ProcessLane:
     def _next_task(self) -> None:
         if self._tasks:
             self._deadline = time.monotonic() + self.group.timeout_s(self._tasks[0])
-            self._log_mark = self._log.stat().st_size
 
     def _lost(self, failure: Failure) -> None:
         """The worker is gone or going: blame the repeat in flight, or the engine's start."""
@@ -187,21 +190,19 @@ class ProcessLane:
         if self._log.exists() and not self._log.stat().st_size:
             self._log.unlink()
 
-    def _output(self) -> str:
-        """What the worker printed since the repeat in flight began."""
+    def _output(self, until: int | None = None) -> str:
+        """What the worker printed since the repeat in flight began, its end at most."""
         if not self._log.exists():
             return ""
+        end = self._log.stat().st_size if until is None else until
+        begin = max(self._log_mark, end - MAX_OUTPUT_BYTES)
         with self._log.open("rb") as file:
-            file.seek(max(self._log_mark, self._log.stat().st_size - MAX_OUTPUT_BYTES))
-            return clean(file.read().decode("utf-8", "replace"))
+            file.seek(begin)
+            return clean(file.read(max(0, end - begin)).decode("utf-8", "replace"))
 
-    def _worker_log(self) -> str:
-        """The worker's log, when the repeat in flight has printed into it."""
-        return _relative(self._log) if self._log.stat().st_size > self._log_mark else ""
-
-    def _failure_log(self, task: Task, failure: Failure) -> str:
+    def _failure_log(self, task: Task, failure: Failure, until: int | None = None) -> str:
         cell_id = self.group.planned[task.index].cell.cell_id
-        return self._write_log(f"{cell_id[:16]}.log", failure.details + self._output())
+        return self._write_log(f"{cell_id[:16]}.log", self._output(until) + failure.details)
 
     def _write_log(self, name: str, text: str) -> str:
         path = self._log.with_name(name)

@@ -66,14 +66,23 @@ class Opened:
 
     Attributes:
         setup_s: Seconds since the worker got its ``Start``.
+        log_bytes: Size of the worker's log by then.
     """
 
     setup_s: float
+    log_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Answer to one task; a ``Failure`` instead of an ``Opened`` refuses the configuration."""
+    """Answer to one task; a ``Failure`` instead of an ``Opened`` refuses the configuration.
+
+    Attributes:
+        task: The task.
+        result: What became of it.
+        log_bytes: Size of the worker's log by then, which tells what the next task printed.
+    """
 
     task: Task
     result: RepeatRecord | Failure
+    log_bytes: int = 0

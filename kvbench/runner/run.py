@@ -19,9 +19,10 @@ from kvbench.results.journal import (
     Outcome,
     read_journal,
 )
+from kvbench.results.metadata import environment_changes
 from kvbench.results.rebuild import read_plan
 from kvbench.results.schema import JOURNAL_FILE, Status
-from kvbench.runner.environment import collect_environment, environment_changes
+from kvbench.runner.environment import collect_environment
 from kvbench.runner.executor import Control, Executor, find_executor
 from kvbench.runner.failure import DEPENDENT_REASONS
 from kvbench.runner.folder import (
@@ -206,7 +207,10 @@ def _describe(
     if options.resume is not None:
         before = read_plan(run_dir).metadata
         run_id = before.run_id
-        changes = environment_changes(before.environment, environment)
+        changes = (
+            f"Resumed with another {key}: {old} before, {now_} now."
+            for key, old, now_ in environment_changes(before.environment, environment)
+        )
         warnings = tuple(dict.fromkeys((*before.warnings, *changes)))
     stored = stored_plan(plan, plugins, run_id=run_id, command=options.command, now=now)
     metadata = dataclasses.replace(stored.metadata, warnings=warnings)

@@ -55,8 +55,9 @@ def perform(plugin: Plugin, cell: Cell, session: Any, task: Task, units: Units) 
             wall_s=time.perf_counter() - start,
         )
     except (Exception, SystemExit) as error:
-        return Reply(task=task, result=failure_of(error, time.perf_counter() - start))
-    return Reply(task=task, result=record)
+        failure = failure_of(error, time.perf_counter() - start)
+        return Reply(task=task, result=failure, log_bytes=_log_bytes())
+    return Reply(task=task, result=record, log_bytes=_log_bytes())
 
 
 @contextlib.contextmanager
@@ -80,7 +81,8 @@ def _serve(connection: Connection[Any, Any], inbox: queue.SimpleQueue[Any]) -> N
         plugin = load_source(start.source, start.config.plugin)
         with session_of(plugin, start) as session:
             opened = True
-            connection.send(Opened(setup_s=time.perf_counter() - began))
+            setup_s = time.perf_counter() - began
+            connection.send(Opened(setup_s=setup_s, log_bytes=_log_bytes()))
             _work(connection, inbox, plugin, session, start)
     except (Exception, SystemExit) as error:
         if opened:
@@ -102,6 +104,13 @@ def _work(
             connection.send(reply)
             if isinstance(reply.result, Failure) and reply.result.poisoned:
                 return
+
+
+def _log_bytes() -> int:
+    try:
+        return os.fstat(1).st_size
+    except OSError:
+        return 0
 
 
 def _listen(connection: Connection[Any, Any], inbox: queue.SimpleQueue[Any]) -> None:

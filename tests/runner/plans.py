@@ -117,5 +117,3 @@ def _suite(protocol: Protocol) -> Suite:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-

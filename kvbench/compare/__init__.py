@@ -1,0 +1,1 @@
+"""Comparisons and expectations: verdicts from stored samples, with their uncertainty."""
