@@ -15,6 +15,7 @@ from kvbench.engine import (
     EngineInfo,
     Evidence,
     Metric,
+    ReportSection,
     Stage,
 )
 from kvbench.metrics import shared
@@ -23,6 +24,7 @@ from kvbench_vllm.options import OPTIONS
 
 if TYPE_CHECKING:
     from kvbench.layout import Layout
+    from kvbench.results import Results
 
 _ENGINE = Evidence.ENGINE
 _ENGINE_EXACT = (
@@ -149,3 +151,11 @@ def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
     from kvbench_vllm.measure import measure_cell
 
     return measure_cell(cell, session)
+
+
+@hookimpl
+def kvbench_report_sections(results: Results) -> Sequence[ReportSection]:
+    """Explain what a served engine's figures mean."""
+    from kvbench_vllm.report import sections
+
+    return sections(results)
