@@ -47,6 +47,7 @@ class Group:
         page_unpadded_bytes: The same without padding.
         window_tokens: Tokens a sliding or chunked layer can see, ``None`` for the others.
         fixed_blocks: Blocks a request takes whatever its length (state, cross), else ``None``.
+        layer_page_bytes: Distinct page sizes of the group's layers, when they differ.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Group:
     page_unpadded_bytes: int
     window_tokens: int | None = None
     fixed_blocks: int | None = None
+    layer_page_bytes: tuple[int, ...] = ()
 
 
 class Arrangement(Protocol):

@@ -151,29 +151,35 @@ def layer_runs(layers: Sequence[LayerSpec]) -> tuple[tuple[LayerSpec, int], ...]
 def pipeline_stages(model: ModelSpec, pp: int) -> tuple[tuple[LayerSpec, ...], ...]:
     """Split the caches into ``pp`` contiguous stages of whole decoder layers.
 
+    Raises:
+        ModelError: More stages than decoder layers.
+    """
+    if pp == 1:
+        return (model.layers,)
+    owners = _owners(model)
+    return tuple(
+        tuple(layer for layer, owner in zip(model.layers, owners, strict=True) if owner in stage)
+        for stage in pipeline_owners(model, pp)
+    )
+
+
+def pipeline_owners(model: ModelSpec, pp: int) -> tuple[range, ...]:
+    """Decoder layers of each of ``pp`` stages.
+
     Layers that do not divide evenly go to the stages before the last, which also holds the
     final norm and the head (vLLM's rule).
 
     Raises:
         ModelError: More stages than decoder layers.
     """
-    if pp == 1:
-        return (model.layers,)
-    owners = model.decoder_layers or tuple(range(len(model.layers)))
-    total = max(owners, default=-1) + 1
-    if pp > total:
-        raise ModelError(
-            f"{model.name}: pp={pp} stages need at least as many layers, it has {total}"
-        )
-    bounds = _stage_bounds(total, pp)
-    return tuple(
-        tuple(
-            layer
-            for layer, owner in zip(model.layers, owners, strict=True)
-            if first <= owner < last
-        )
-        for first, last in pairwise(bounds)
-    )
+    total = max(_owners(model), default=-1) + 1
+    if pp > total > 0:
+        raise ModelError(f"{model.name}: {pp} pipeline stages for {total} decoder layers")
+    return tuple(range(first, last) for first, last in pairwise(_stage_bounds(total, pp)))
+
+
+def _owners(model: ModelSpec) -> Sequence[int]:
+    return model.decoder_layers or range(len(model.layers))
 
 
 def _stage_bounds(total: int, pp: int) -> list[int]:
@@ -227,8 +233,12 @@ def state_bytes(layer: StateLayer, model: ModelSpec, tp: int = 1) -> int:
 def _tensor_bytes(tensor: StateTensor, model: ModelSpec, tp: int) -> int:
     elements = 1
     for index, size in enumerate(tensor.shape):
-        elements *= -(-size // tp) if index == tensor.tp_dim else size
+        elements *= _share(size, tensor.tp_units or size, tp) if index == tensor.tp_dim else size
     return kv_dtype(tensor.dtype, model.dtype).bytes_for(elements)
+
+
+def _share(size: int, units: int, tp: int) -> int:
+    return size // units * -(-units // tp)
 
 
 def _pair_bytes(layer: HeadLayer, element: KvDtype, tp: int) -> int:

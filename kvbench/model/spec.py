@@ -57,6 +57,9 @@ class MlaLayer:
         rope_dim: Elements of the rotary key beside it.
         compress: Tokens that share one cache entry (1 = none).
         window: Tokens the layer sees, ``None`` for all.
+        expanded_heads: Heads of the K and V that the latent stands for, 0 when unknown: engines
+            without latent caches keep those.
+        expanded_dim: Elements of one such key head.
     """
 
     kind: ClassVar[str] = "mla"
@@ -64,6 +67,8 @@ class MlaLayer:
     rope_dim: int
     compress: int = 1
     window: int | None = None
+    expanded_heads: int = 0
+    expanded_dim: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,8 @@ class StateTensor:
         tp_dim: Index of the dimension that tensor parallelism divides, ``None`` if replicated.
         stated_dtype: Element type that the model's config asks engines for, empty when it says
             nothing and engines follow their own default.
+        tp_units: Indivisible parts (heads, groups) along ``tp_dim``; every rank holds at least
+            one. 0 divides element by element.
     """
 
     name: str
@@ -98,6 +105,7 @@ class StateTensor:
     dtype: str
     tp_dim: int | None = None
     stated_dtype: str = ""
+    tp_units: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +175,7 @@ class ModelSpec:
         source: File, catalog entry or table the spec was read from.
         assumptions: Sentences about anything that was not stated by the source.
         model_type: Family as its config names it (``qwen3_next``), empty for inline geometry.
+        architecture: Class of the model by its config, empty when it states none.
         decoder_layers: Index of the decoder layer that each cache belongs to, empty when every
             decoder layer has exactly one entry in ``layers``.
         traits: Facts about the attention that engines decide by and that carry no bytes:
@@ -184,5 +193,6 @@ class ModelSpec:
     source: str = ""
     assumptions: tuple[str, ...] = field(default=())
     model_type: str = ""
+    architecture: str = ""
     decoder_layers: tuple[int, ...] = ()
     traits: frozenset[str] = frozenset()
