@@ -27,6 +27,7 @@ def get_text(endpoint: Endpoint, path: str, timeout_s: float = _TIMEOUT_S) -> st
         with urllib.request.urlopen(request, timeout=timeout_s) as response:
             page = response.read(MOST_PAGE_BYTES + 1)
     except urllib.error.HTTPError as error:
+        error.close()
         raise _http_failure(endpoint, path, error.code) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)

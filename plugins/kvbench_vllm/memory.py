@@ -33,8 +33,8 @@ def group_bytes(group: int) -> int | None:
 
     Pages that the processes share are counted once for each of them.
     """
-    pages = [_resident_pages(entry) for entry in _group_members(group)]
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE") if pages else None
+    pages = sum(_resident_pages(entry) for entry in _group_members(group))
+    return pages * os.sysconf("SC_PAGE_SIZE") or None
 
 
 def _group_members(group: int) -> list[Path]:
