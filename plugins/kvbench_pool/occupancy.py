@@ -46,7 +46,7 @@ class Occupancy:
     mean_saved_slots: _Mean = field(default_factory=_Mean)
 
     def visit(self, step: int, policy: MemoryPolicy, running: int, waiting: int) -> None:
-        """Note the state after the scheduling of one step."""
+        """Note one step: memory and running requests after its scheduling, the queue before."""
         used, cached, saved = policy.allocated_slots, policy.cached_slots, policy.unshared_slots
         self.peak_used_slots = max(self.peak_used_slots, used)
         self.peak_cached_slots = max(self.peak_cached_slots, cached)

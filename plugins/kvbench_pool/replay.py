@@ -141,12 +141,13 @@ class Replay:
 
     def _advance(self) -> None:
         """Run one step."""
+        waiting = len(self._waiting)
         preempted = self._serve_due()
         budget = self._prefill(self.limits.max_num_batched_tokens - self._decoding)
         if not preempted and not self._blocked:
             self._admit(budget)
         self._dwell(1)
-        self.occupancy.visit(self._step, self.policy, len(self._running), len(self._waiting))
+        self.occupancy.visit(self._step, self.policy, len(self._running), waiting)
         ended = self._end()
         self._blocked = self._blocked and not ended and not preempted
         self._step += 1

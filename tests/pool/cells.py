@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvbench_pool.options import OPTIONS
-from kvbench_pool.plugin import kvbench_allocate
-
 from kvbench.engine import Cell, CellOutput, Evidence, Scalar, Stage
 from kvbench.model.spec import FullLayer, ModelSpec
 from kvbench.workload.load import parse_workload
+from kvbench_pool.options import OPTIONS
+from kvbench_pool.plugin import kvbench_allocate
 
 DEFAULTS = {option.name: option.default for option in OPTIONS if option.default is not None}
 
@@ -17,9 +16,7 @@ DEFAULTS = {option.name: option.default for option in OPTIONS if option.default 
 def dense_model(kv_heads: int = 8, layers: int = 32, context: int | None = None) -> ModelSpec:
     """A model of full-attention layers of head dimension 128 in bf16."""
     layer = FullLayer(kv_heads=kv_heads, head_dim_k=128, head_dim_v=128)
-    return ModelSpec(
-        name=f"dense{kv_heads}", layers=(layer,) * layers, max_context_tokens=context
-    )
+    return ModelSpec(name=f"dense{kv_heads}", layers=(layer,) * layers, max_context_tokens=context)
 
 
 def make_cell(

@@ -11,7 +11,8 @@ from kvbench_pool.policies.base import Job, PoolShape
 class Forked:
     """A child forks from its finished parent, as long as that one's blocks are still there.
 
-    Finished sequences are parked; the oldest are freed when blocks are short. The first write of
+    Finished sequences are parked; those that nobody forked from for longest are freed when blocks
+    are short. The first write of
     a child into its parent's partly filled last block copies that block.
     """
 
@@ -123,6 +124,7 @@ class Forked:
         except PoolExhausted:
             self._manager.free(job.index)
             raise
+        self._parked[parent] = self._parked.pop(parent)
         return shared
 
     def _hold(self, index: int) -> None:

@@ -59,6 +59,17 @@ def requests_of(cell: Cell) -> RequestStream:
     return open_workload(workload_of(cell), setting(cell, "workload_seed", int))
 
 
+def preemption_ratio_of(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
+    """Replay a cell with a given number of seats; return its preemptions per request.
+
+    Raises:
+        CellFailed: An option is missing or out of place.
+        TraceError: The workload's trace cannot be read.
+    """
+    totals = replay_cell(cell, memory, requests_of(cell), max_num_seqs).totals
+    return totals.preemptions / max(1, totals.requests)
+
+
 def replay_cell(
     cell: Cell, memory: Memory, requests: Iterable[Request], max_num_seqs: int
 ) -> Replay:
