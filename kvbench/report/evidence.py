@@ -74,5 +74,5 @@ ORDER: tuple[str, ...] = tuple(LOOKS)
 
 
 def tag(evidence: str) -> str:
-    """Return glyph and word of a kind of evidence (``○ analytic``)."""
-    return f"{LOOKS[evidence].glyph} {evidence}"
+    """Return glyph and word of a kind of evidence (``○ analytic``), nothing for none."""
+    return f"{LOOKS[evidence].glyph} {evidence}" if evidence else ""

@@ -21,7 +21,7 @@ so equal models give equal texts and a run of many cells stores few of them. One
        {"kind": "mla", "layers": 61, "latent": 512, "rope": 64, "compress": 1, "window": null},
        {"kind": "indexer", "layers": 61, "bytes": 132, "compress": 1},
        {"kind": "state", "layers": 3,
-        "tensors": [{"shape": [8192, 4], "tp_dim": 0, "bits": 16}]},
+        "tensors": [{"shape": [8192, 4], "tp_dim": 0, "element": [16, 0, 0, 0, 0]}]},
        {"kind": "cross", "layers": 8, "kv_heads": 8, "k": 128, "v": 128, "tokens": 6404}],
      "kv_dtypes": {"bf16": [16, 0, 0, 0, 0], ...},
                                      bits, bytes per vector scale, elements per group,
@@ -38,7 +38,7 @@ from functools import lru_cache
 from typing import Any
 
 from kvbench.device.spec import DeviceSpec
-from kvbench.model.dtypes import KV_DTYPES, kv_dtype
+from kvbench.model.dtypes import KV_DTYPES, KvDtype, kv_dtype
 from kvbench.model.sizing import layer_runs
 from kvbench.model.spec import (
     ChunkedLayer,
@@ -67,14 +67,13 @@ def geometry_json(model: ModelSpec, device: DeviceSpec | None = None) -> str:
         "weight_bytes": model.weight_bytes,
         "max_context_tokens": model.max_context_tokens,
         "caches": [cache for cache in caches if cache],
-        "kv_dtypes": {name: _element(name) for name in KV_DTYPES},
+        "kv_dtypes": {name: _element(kind) for name, kind in KV_DTYPES.items()},
         "device": device and {"name": device.name, "memory_bytes": device.memory_bytes},
     }
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _element(name: str) -> list[int]:
-    kind = KV_DTYPES[name]
+def _element(kind: KvDtype) -> list[int]:
     scales = [kind.vector_scale_bytes, kind.group_elements, kind.group_scale_bytes]
     return [kind.bits, *scales, kind.rope_bits]
 
@@ -112,7 +111,7 @@ def _tensors(layer: StateLayer, model: ModelSpec) -> list[dict[str, Any]]:
         {
             "shape": list(tensor.shape),
             "tp_dim": tensor.tp_dim,
-            "bits": kv_dtype(tensor.dtype, model.dtype).bits,
+            "element": _element(kv_dtype(tensor.dtype, model.dtype)),
         }
         for tensor in layer.tensors
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from kvbench.engine import Evidence, ReportSection
 from kvbench.errors import ResultsError
 from kvbench.plugins import load_plugins
+from kvbench.report.explorer import explorer_data
 from kvbench.report.figures.chart import Chart
 from kvbench.report.figures.run import run_charts
 from kvbench.report.figures.style import to_png, to_svg
@@ -86,9 +87,8 @@ def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:
         expectations=expectation_table(metadata.expectations),
         key_figure=pictures[0][1] if pictures else None,
         kinds=kinds_of(run),
-        sections=[
-            *_with_plugins(sections(run, rungs, pictures[1:]), run),
-        ],
+        sections=_with_plugins(sections(run, rungs, pictures[1:]), run),
+        explorer=explorer_data(run),
         kvbench_version=metadata.kvbench_version,
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kvbench.engine import ReportSection
 from kvbench.report.evidence import ORDER
+from kvbench.report.explorer import explorer_data
 from kvbench.report.frames import RunFrames
 from kvbench.report.geometry import ARTIFACT
 from kvbench.report.ladder import Ladder
@@ -62,6 +63,7 @@ def sections(
         for name, title in _CHART_SECTIONS.items()
     ]
     found += [
+        Section(name="explorer", title="Explorer", explorer=explorer_data(run) is not None),
         _comparisons(run, drawn.get("comparison", ())),
         Section(name="artifacts", title="Walkthroughs and tables", texts=list(_texts(run))),
         Section(name="results", title="Every result", tables=result_tables(run)),

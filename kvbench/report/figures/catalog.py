@@ -42,6 +42,14 @@ _FIRST = {
     "peak_used_blocks": "occupancy",
 }
 
+#: Metrics that say the same as another one of the same benchmark: drawn only without it.
+_REPEATS = {
+    "logical_bytes": "paged_bytes",
+    "max_concurrency_requests": "concurrent_requests",
+    "peak_used_blocks": "peak_used_bytes",
+    "shared_saved_blocks": "shared_saved_bytes",
+}
+
 #: Axes in which panels are split when one panel would hold too many lines.
 _PANEL_ROLES = ("device", "kv_dtype", "layout", "tp", "block_size", "workload", "model")
 
@@ -79,7 +87,8 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
         return rank, 0 if _directed(metric, run) else 1
 
     for key in sorted(groups, key=place):
-        yield key, groups[key]
+        if (key[0], _REPEATS.get(key[1], "")) not in groups:
+            yield key, groups[key]
 
 
 def _directed(metric: str, run: RunFrames) -> bool:
@@ -111,7 +120,7 @@ def _lines(
     frame = frame[frame[PARAM_PREFIX + axis].notna()]
     panel = _panel_axis(frame, axis)
     drawn = _drawable(frame, axis, panel)
-    title = f"{_sentence(in_plain_words(metric))} against {axis_name(axis)}"
+    title = f"{_title(metric)} against {axis_name(axis)}"
     return Chart(
         slug=f"{benchmark}-{metric}",
         section=_FIRST.get(metric, "more"),
@@ -124,7 +133,7 @@ def _lines(
 
 
 def _bars(benchmark: str, metric: str, frame: pd.DataFrame, axis: None, meaning: str) -> Chart:
-    title = f"{_sentence(in_plain_words(metric))} of each cell"
+    title = f"{_title(metric)} of each cell"
     rows = with_series(frame, ()).head(MAX_BARS)
     facts = [f"{row.series}: {in_words(row.value, row.unit)}" for row in rows.itertuples()]
     return Chart(
@@ -188,5 +197,6 @@ def _meaning(metric: str, run: RunFrames) -> str:
     return next((row.meaning for (name, _), row in registry.items() if name == metric), "")
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _title(metric: str) -> str:
+    words = in_plain_words(metric).split(",")[0]
+    return words[:1].upper() + words[1:]

@@ -27,7 +27,7 @@ def ladder_bars(ladder: Ladder) -> Figure:
     axis.xaxis.set_major_locator(byte_locator("bytes", top))
     axis.xaxis.set_major_formatter(value_ticks("bytes"))
     axis.set_xlabel(f"bytes of {ladder.scope}")
-    axis.set_title(ladder.name)
+    axis.set_title(ladder.name, loc="left", fontsize=10)
     return figure
 
 

@@ -50,7 +50,7 @@ def metric_lines(
     axes = panels(figure, len(parts), columns=min(2, len(parts)), sharex=True, sharey=True)
     for target, (title, part) in zip(axes, parts, strict=True):
         _draw(target, with_series(part, {axis, panel or ""}), axis, ceiling)
-        target.set_title(title)
+        target.set_title(title, loc="left", fontsize=10)
     for target in axes[1:]:
         target.set_ylabel("")
     _say_evidence(figure, frame)
