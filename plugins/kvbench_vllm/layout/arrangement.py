@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kvbench.layout import Group, group_blocks
 from kvbench.model.sizing import CacheCost, Costs
 from kvbench_vllm.layout.groups import CacheGroup
 from kvbench_vllm.layout.spec import CacheSpec
-from kvbench_vllm.layout.worker import Worker
+from kvbench_vllm.layout.worker import Worker, state_blocks
 
 VERSION = "vllm 0.32.0"
 
@@ -116,16 +117,15 @@ def public_group(group: CacheGroup, worker: Worker) -> Group:
 
 def _fixed_blocks(spec: CacheSpec, worker: Worker) -> int | None:
     if spec.kind == "state":
-        return 2 if worker.caches_prefixes else 1
+        return state_blocks(worker)
     if spec.kind == "cross":
         return -(-spec.encoder_tokens // spec.block_size)
     return None
 
 
-def costs(groups: tuple[CacheGroup, ...], original: dict[CacheSpec, int]) -> Costs:
+def costs(caches: Mapping[CacheSpec, int]) -> Costs:
     """Logical cost of every cache, from the specs before pages were made equal."""
-    del groups
-    return tuple([(_cost(spec), count) for spec, count in original.items()])
+    return tuple([(_cost(spec), count) for spec, count in caches.items()])
 
 
 def _cost(spec: CacheSpec) -> CacheCost:

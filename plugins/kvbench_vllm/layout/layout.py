@@ -7,7 +7,7 @@ from collections import Counter
 from kvbench.errors import ModelError
 from kvbench.layout import LayoutOptions
 from kvbench.model.sizing import pipeline_owners
-from kvbench.model.spec import LayerSpec, ModelSpec
+from kvbench.model.spec import ModelSpec
 from kvbench_vllm.layout.arrangement import VERSION, VllmArrangement, costs, public_group
 from kvbench_vllm.layout.groups import CacheGroup, make_groups
 from kvbench_vllm.layout.options import engine_options
@@ -74,7 +74,7 @@ def _arrangement(
     groups: tuple[CacheGroup, ...],
     caches: list[tuple[CacheSpec, int]],
 ) -> VllmArrangement:
-    stages = _stages(worker.model, options.pp)
+    stages = pipeline_owners(worker.model, options.pp)
     widths = [_stage_width(groups, stage) for stage in stages]
     widest = widths.index(max(widths))
     stage = stages[widest]
@@ -90,7 +90,7 @@ def _arrangement(
         groups=tuple([public_group(group, worker) for group in on_rank]),
         block_size=size,
         bytes_per_block=widths[widest],
-        costs=costs(on_rank, Counter([spec for spec, owner in caches if owner in stage])),
+        costs=costs(Counter([spec for spec, owner in caches if owner in stage])),
         kv_dtype=worker.element.name,
         assumptions=_assumptions(worker, options),
         tokens_in_flight=engine.tokens_in_flight(options.pp),
@@ -98,10 +98,6 @@ def _arrangement(
         max_model_len=worker.max_model_len,
         blocks_override=engine.num_gpu_blocks_override,
     )
-
-
-def _stages(model: ModelSpec, pp: int) -> tuple[range, ...]:
-    return pipeline_owners(model, pp)
 
 
 def _members(group: CacheGroup, stage: range) -> tuple[tuple[CacheSpec, int], ...]:
@@ -127,8 +123,3 @@ def _assumptions(worker: Worker, options: LayoutOptions) -> tuple[str, ...]:
     if worker.model.max_context_tokens is None and engine.max_model_len is None:
         notes.append(f"the model states no longest context: {worker.max_model_len} tokens")
     return tuple(notes)
-
-
-def layer_kinds(layers: tuple[LayerSpec, ...]) -> tuple[str, ...]:
-    """Kinds of the layers, each once."""
-    return tuple(dict.fromkeys([layer.kind for layer in layers]))

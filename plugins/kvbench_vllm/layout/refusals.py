@@ -12,7 +12,6 @@ from kvbench.model.spec import (
     ChunkedLayer,
     CrossLayer,
     FullLayer,
-    LayerSpec,
     ModelSpec,
     SlidingLayer,
     StateLayer,
@@ -37,7 +36,8 @@ def check_model(model: ModelSpec) -> None:
 @cache
 def _architectures() -> frozenset[str]:
     text = resources.files(__package__).joinpath("architectures.json").read_text(encoding="utf-8")
-    return frozenset(json.loads(text)["architectures"])
+    facts = json.loads(text)
+    return frozenset([*facts["architectures"], *facts["aliases"]])
 
 
 def check_tensor_parallel(model: ModelSpec, tp: int) -> None:
@@ -97,8 +97,3 @@ def check_cache_dtype(model: ModelSpec, dtype: str, *, bits: int) -> None:
             f"{model.name}: vLLM refuses the cache dtype {dtype}: ALiBi needs FlashAttention 2, "
             "which reads no quantized cache"
         )
-
-
-def layers_of_kind(layers: tuple[LayerSpec, ...], *kinds: str) -> bool:
-    """Whether any layer is of one of ``kinds``."""
-    return any(layer.kind in kinds for layer in layers)

@@ -41,6 +41,8 @@ _WIDE_HEAD = 512
 _INCLUSIVE_WINDOW = frozenset({"cohere2", "cohere2_moe"})
 #: Families whose state engines keep in fp32 unless told otherwise.
 _FP32_STATE = frozenset({"kimi_delta_attention", "compressor"})
+#: Families whose attention layers never hear of the cache dtype.
+_UNQUANTIZED = frozenset({"falcon", "RefinedWeb", "RefinedWebModel"})
 #: Families with a latent in their weights whose cache vLLM keeps expanded, as plain heads.
 _EXPANDED_LATENT = frozenset({"minicpm3"})
 
@@ -111,6 +113,8 @@ def make_worker(model: ModelSpec, options: LayoutOptions, engine: EngineOptions)
         element = kv_dtype("fp8_ds_mla")
     if _is_v4(model):
         element = kv_dtype("fp8_ds_mla")
+    if model.model_type in _UNQUANTIZED:
+        element = kv_dtype("auto", dtype)
     _check_element(element, kinds, model)
     return Worker(
         model=model,
@@ -221,6 +225,19 @@ def _state_dtype(worker: Worker, layer: StateLayer, name: str, stated: str) -> s
     if stated:
         return stated
     return "fp32" if layer.mechanism in _FP32_STATE else worker.dtype
+
+
+def state_blocks(worker: Worker) -> int:
+    """Blocks that a request takes in a state group.
+
+    With prefix caching the previous block's state is kept beside the running one, and kernels
+    that export a state from inside a prefill take one more.
+    """
+    if not worker.caches_prefixes:
+        return 1
+    mechanisms = {layer.mechanism for layer in _states(worker.model)}
+    exports = "mamba2" in mechanisms or worker.model.architecture.startswith("KimiK3")
+    return 3 if exports else 2
 
 
 def cache_spec(worker: Worker, layer: LayerSpec, size: int) -> CacheSpec | None:
