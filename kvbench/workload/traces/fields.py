@@ -60,7 +60,7 @@ def number(value: Any, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadLine(f"{key} is {value!r}; expected a number, 0 or more")
     if not 0 <= value <= MAX_CLOCK:
-        raise BadLine(f"{key} is {value:.6g}; expected a number from 0 to {MAX_CLOCK:.0e}")
+        raise BadLine(f"{key} is {value!r:.24}; expected a number from 0 to {MAX_CLOCK:.0e}")
     return value
 
 
