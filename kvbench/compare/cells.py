@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -50,8 +50,14 @@ class CellValues:
         return [key for key in found if key[1] == preferred] or found
 
 
-def cell_values(results: Results) -> list[CellValues]:
-    """Return every cell of a run, in the order of the plan."""
+def cell_values(results: Results, benchmarks: Iterable[str] | None = None) -> list[CellValues]:
+    """Return the cells of a run, in the order of the plan.
+
+    Args:
+        results: The run.
+        benchmarks: Only the cells of these benchmarks; all by default.
+    """
+    results = results if benchmarks is None else results.only(benchmarks)
     values = _values(results)
     prefix = len(PARAM_PREFIX)
     params = [name for name in results.cells.column_names if name.startswith(PARAM_PREFIX)]
@@ -78,5 +84,9 @@ def _values(results: Results) -> dict[str, dict[MetricKey, tuple[float, ...]]]:
     found: dict[str, dict[MetricKey, tuple[float, ...]]] = defaultdict(dict)
     for (cell_id, metric, evidence), by_repeat in repeats.items():
         numbers = (by_repeat[repeat] for repeat in sorted(by_repeat))
-        found[cell_id][metric, evidence] = tuple(statistics.median(n) for n in numbers)
+        found[cell_id][metric, evidence] = tuple(_median(values) for values in numbers)
     return found
+
+
+def _median(values: list[float]) -> float:
+    return values[0] if len(values) == 1 else statistics.median(values)

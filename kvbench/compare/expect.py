@@ -26,7 +26,7 @@ def check_expectations(
     One that finds nothing to look at has a single ``missing`` verdict, or none at all when it
     says ``on_missing = "ignore"``.
     """
-    cells = cell_values(results)
+    cells = cell_values(results, {expectation.benchmark for expectation in expectations})
     found: list[ExpectVerdict] = []
     for expectation in expectations:
         chosen = [cell for cell in cells if cell.benchmark == expectation.benchmark]

@@ -25,7 +25,7 @@ def compare_within(
     Cells of the benchmark that are equal on every axis but ``vary`` are paired with the one
     whose ``vary`` is the baseline.
     """
-    cells = cell_values(results)
+    cells = cell_values(results, {comparison.benchmark for comparison in comparisons})
     found: list[PairVerdict] = []
     for comparison in comparisons:
         chosen = [cell for cell in cells if cell.benchmark == comparison.benchmark]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kvbench.errors import ResultsError
 from kvbench.results.check import check_results
-from kvbench.results.metadata import RunMetadata, canonical_json, plain
+from kvbench.results.metadata import RunMetadata, canonical_json
 from kvbench.results.record import CellRecord, MetricSeries
 from kvbench.results.schema import PARAM_PREFIX, Phase
 from kvbench.results.table import Results, cells_schema, samples_schema
@@ -65,8 +65,8 @@ def _cell_row(cell: CellRecord, metadata: RunMetadata) -> dict[str, Any]:
         "cache": str(identity.cache),
         "seed": identity.seed,
         **{f"{PARAM_PREFIX}{axis}": value for axis, value in identity.axes.items()},
-        "params_json": canonical_json(plain(identity.params)),
-        "effective_json": canonical_json(plain(cell.effective)) if cell.effective else None,
+        "params_json": canonical_json(dict(identity.params)),
+        "effective_json": canonical_json(dict(cell.effective)) if cell.effective else None,
         "status": str(cell.status),
         "reason": cell.reason or None,
         "error": cell.error[:MAX_ERROR_CHARS] or None,
@@ -77,9 +77,9 @@ def _cell_row(cell: CellRecord, metadata: RunMetadata) -> dict[str, Any]:
         "setup_s": cell.setup_s,
         "wall_s": cell.wall_s,
         "measure_s": cell.measure_s,
-        "assumptions_json": canonical_json(plain(cell.assumptions)),
-        "warnings_json": canonical_json(plain(cell.warnings)),
-        "artifacts_json": canonical_json(plain(cell.artifacts)),
+        "assumptions_json": canonical_json(cell.assumptions),
+        "warnings_json": canonical_json(cell.warnings),
+        "artifacts_json": canonical_json(dict(cell.artifacts)),
     }
 
 

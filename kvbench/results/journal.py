@@ -203,8 +203,15 @@ def _repeat_to_json(repeat: RepeatRecord) -> dict[str, Any]:
             for series in repeat.series
         ],
     }
-    words = ("effective", "assumptions", "warnings", "artifacts", "invalid", "invalid_message")
-    return values | _without_empty({name: plain(getattr(repeat, name)) for name in words})
+    words = {
+        "effective": dict(repeat.effective),
+        "assumptions": repeat.assumptions,
+        "warnings": repeat.warnings,
+        "artifacts": dict(repeat.artifacts),
+        "invalid": repeat.invalid,
+        "invalid_message": repeat.invalid_message,
+    }
+    return values | _without_empty(words)
 
 
 def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,9 +55,15 @@ def plan_to_json(plan: StoredPlan) -> dict[str, Any]:
     """Return the content of ``plan.json``."""
     return {
         "metadata": to_json(plan.metadata),
-        "cells": [plain(cell) for cell in plan.cells],
+        "cells": [_identity_to_json(cell) for cell in plan.cells],
         "skipped": {cell_id: plain(outcome) for cell_id, outcome in plan.skipped.items()},
     }
+
+
+def _identity_to_json(cell: CellIdentity) -> dict[str, Any]:
+    # Plans are long: this is several times faster than walking through every value.
+    values = {item.name: getattr(cell, item.name) for item in dataclasses.fields(cell)}
+    return {**values, "axes": dict(cell.axes), "params": dict(cell.params)}
 
 
 def read_plan(run_dir: Path) -> StoredPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,14 @@ class Results:
             pc.is_in(self.samples["cell_id"], value_set=passed["cell_id"].combine_chunks()),
         )
         return self.samples.filter(counts)
+
+    def only(self, benchmarks: Iterable[str]) -> Results:
+        """Return the cells of these benchmarks, with their samples."""
+        wanted = pa.array(sorted(set(benchmarks)), _STRING)
+        cells = self.cells.filter(pc.is_in(self.cells["benchmark"], value_set=wanted))
+        ids = cells["cell_id"].combine_chunks()
+        samples = self.samples.filter(pc.is_in(self.samples["cell_id"], value_set=ids))
+        return Results(cells=cells, samples=samples, metadata=self.metadata)
 
     def frame(self) -> pd.DataFrame:
         """Return the samples, each with its cell's columns, as pandas with Arrow types.
