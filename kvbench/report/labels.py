@@ -29,10 +29,8 @@ def axis_name(axis: str) -> str:
 
 
 def in_plain_words(name: str) -> str:
-    """Return a metric or axis name without underscores; a counted unit follows a comma."""
+    """Return a metric or axis name without underscores and without ``ratio`` or ``count``."""
     words = name.replace("-", "_").split("_")
-    if len(words) > 1 and words[-1] in {"tokens", "blocks", "requests"}:
-        return f"{' '.join(words[:-1])}, {words[-1]}"
     return " ".join(words[:-1] if len(words) > 1 and words[-1] in {"ratio", "count"} else words)
 
 

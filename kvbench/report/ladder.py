@@ -76,6 +76,11 @@ class Ladder:
         """Different kinds of evidence on it."""
         return len({step.evidence for step in self.steps})
 
+    @property
+    def differences(self) -> int:
+        """Steps that differ from the one below."""
+        return sum(1 for step in self.steps if step.difference_bytes)
+
 
 def ladders(run: RunFrames) -> list[Ladder]:
     """Return the ladders of a run: most kinds of evidence first, then the largest."""
@@ -83,7 +88,7 @@ def ladders(run: RunFrames) -> list[Ladder]:
         *_of_scope(run.values, "one request", _REQUEST, "context"),
         *_of_scope(run.values, "the whole workload", _WORKLOAD, "workload"),
     ]
-    found.sort(key=lambda ladder: (-ladder.kinds, -len(ladder.steps), -_top(ladder)))
+    found.sort(key=lambda ladder: (-ladder.kinds, -ladder.differences, -_top(ladder)))
     return found[:MAX_LADDERS]
 
 

@@ -14,9 +14,9 @@ from kvbench.report.figures.ladder import signed_bytes
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, missing, point_name, value_text
 from kvbench.report.ladder import Ladder
-from kvbench.report.quantities import binary, in_words, percent, times
+from kvbench.report.quantities import binary, in_words, interval, percent, times
 from kvbench.results.schema import PARAM_PREFIX
-from kvbench.results.verdict import ExpectVerdict, PairVerdict
+from kvbench.results.verdict import ExpectStatus, ExpectVerdict, PairVerdict
 
 #: Rows of all result tables of a page together; the exports hold every row.
 MAX_ROWS = 1200
@@ -249,31 +249,45 @@ def ratio_text(pair: PairVerdict) -> str:
     return f"{times(pair.ratio)} [{times(pair.ratio_low)}, {times(pair.ratio_high)}]"
 
 
-def expectation_table(found: Sequence[ExpectVerdict], limit: int = 200) -> Table:
-    """Return expectations and gates, unmet ones first."""
-    ordered = sorted(found, key=lambda item: item.status == "met")
-    rows = [
-        (
-            text(item.name),
-            text(item.benchmark),
-            text(", ".join(filter(None, [item.engine, point_name(item.where)]))),
-            text(f"{item.metric} {tag(item.evidence)}" if item.evidence else item.metric),
-            text(item.relation),
-            number(item.observed, "" if item.unit == "ratio" else item.unit),
-            Field(text=str(item.status), mark=str(item.status)),
-            text(item.reason),
-        )
-        for item in ordered[:limit]
-    ]
+def expectation_table(found: Sequence[ExpectVerdict]) -> Table:
+    """Return expectations and gates by name, unmet ones first: how often met, what was found."""
+    by_name: dict[tuple[str, str], list[ExpectVerdict]] = {}
+    for item in found:
+        by_name.setdefault((item.name, item.relation), []).append(item)
+    ordered = sorted(by_name.values(), key=lambda group: all(_is_met(item) for item in group))
     return Table(
         name="expectations",
         caption="Expectations and gates of the suite",
-        columns=(
-            "expectation", "benchmark", "cell", "metric", "expected", "found", "state", "why",
-        ),  # fmt: skip
-        rows=tuple(rows),
-        omitted=max(0, len(ordered) - limit),
+        columns=("expectation", "benchmark", "metric", "expected", "found", "state", "not met"),
+        rows=tuple(_expectation_row(group) for group in ordered),
     )
+
+
+def _expectation_row(group: Sequence[ExpectVerdict]) -> tuple[Field, ...]:
+    first = group[0]
+    bad = [item for item in group if not _is_met(item)]
+    state = f"met in {len(group) - len(bad)} of {len(group)}" if bad else f"met ({len(group)})"
+    kinds = " ".join(dict.fromkeys(tag(item.evidence) for item in group if item.evidence))
+    seen = [item.observed for item in group if item.observed is not None]
+    unit = "" if first.unit == "ratio" else first.unit
+    return (
+        text(first.name),
+        text(first.benchmark),
+        text(f"{first.metric} {kinds}".strip()),
+        text(first.relation),
+        text(interval(min(seen), max(seen), unit) if seen else "–"),
+        Field(text=state, mark=str(first.status if not bad else bad[0].status)),
+        text("; ".join(_miss(item) for item in bad[:4]) + (" …" if len(bad) > 4 else "")),
+    )
+
+
+def _miss(item: ExpectVerdict) -> str:
+    where = ", ".join(filter(None, [item.engine, point_name(item.where)]))
+    return f"{where}: {item.reason}" if where else item.reason
+
+
+def _is_met(item: ExpectVerdict) -> bool:
+    return item.status == ExpectStatus.MET
 
 
 def metric_table(metrics: Iterable[Metric]) -> Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from kvbench.report.frames import RunFrames
+from kvbench.report.frames import ROLES, RunFrames
 from kvbench.report.labels import differing_axes, missing, point_name, with_series
 from kvbench.report.ladder import Ladder
 from kvbench.report.quantities import binary, in_words, interval, percent, plain_number, times
@@ -68,7 +68,7 @@ def _capacity(run: RunFrames) -> Iterator[Sentence]:
 
 
 def _fits(frame: pd.DataFrame, context: float | None) -> str:
-    named = with_series(frame, _axes_of(frame, "context"))
+    named = with_series(frame, ROLES["context"])
     ordered = named.sort_values("value", ascending=False).drop_duplicates("series")
     shown = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     facts = [f"{row.series}: {_count(row)}" for row in shown.itertuples()]
@@ -93,21 +93,33 @@ def _bound(frame: pd.DataFrame) -> str:
 
 
 def _comparisons(pairs: Sequence[PairVerdict]) -> Iterator[Sentence]:
+    """One sentence for each pair of values; metrics that say the same share it."""
     table: dict[tuple[str, ...], list[PairVerdict]] = {}
     for pair in pairs:
         if pair.ratio is not None:
             kinds = (pair.base_evidence, pair.evidence)
-            key = (pair.comparison, pair.metric, *kinds, str(pair.base), str(pair.new))
+            key = (pair.comparison, str(pair.base), str(pair.new), *kinds, pair.metric)
             table.setdefault(key, []).append(pair)
-    for (name, metric, base_kind, kind, base, new), found in table.items():
+    told: dict[tuple[str, ...], list[str]] = {}
+    for (*key, metric), found in table.items():
+        told.setdefault((*key, _ratios(found), _tally(found)), []).append(metric)
+    for (name, base, new, base_kind, kind, ratios, tally), metrics in told.items():
         mixed = base_kind != kind
         new_name, base_name = (f"{new} ({kind})", f"{base} ({base_kind})") if mixed else (new, base)
         yield Sentence(
-            text=f"{name}: {metric} of {new_name} is {_ratios(found)} that of {base_name} "
-            f"({_tally(found)}).",
+            text=f"{name}: {_and(metrics)} of {new_name} {_are(metrics)} {ratios} that of "
+            f"{base_name} ({tally}).",
             evidence=(base_kind, kind) if mixed else (kind,),
             topic="comparison",
         )
+
+
+def _and(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
 
 
 def _ratios(pairs: Sequence[PairVerdict]) -> str:
@@ -130,6 +142,8 @@ def _tally(pairs: Sequence[PairVerdict]) -> str:
 
 def _fragmentation(run: RunFrames) -> Iterator[Sentence]:
     rows = run.values[run.values["metric"].isin(_FRAGMENTATION)]
+    wasted = rows.groupby(["benchmark", "metric", "evidence"])["value"].transform("max") > 0
+    rows = rows[wasted]
     for (benchmark, metric, evidence), frame in rows.groupby(
         ["benchmark", "metric", "evidence"], sort=False
     ):
@@ -229,12 +243,6 @@ def _telling(frame: pd.DataFrame, role: str) -> float | None:
     """The middle value of a role, which neither flatters nor frightens."""
     values = sorted(value for value in frame[role].unique() if not missing(value))
     return values[len(values) // 2] if values else None
-
-
-def _axes_of(frame: pd.DataFrame, role: str) -> set[str]:
-    from kvbench.report.frames import ROLES
-
-    return set(ROLES[role])
 
 
 def _point(row: pd.Series, frame: pd.DataFrame) -> str:

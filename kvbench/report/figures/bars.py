@@ -25,9 +25,10 @@ def metric_bars(frame: pd.DataFrame) -> Figure:
     """Draw one metric of one benchmark, a bar for each cell (the first ``MAX_BARS``).
 
     Args:
-        frame: Rows of ``RunFrames.values`` of one metric.
+        frame: Rows of ``RunFrames.values`` of one metric, named by a column ``series`` or, without
+            one, by the axes in which they differ.
     """
-    rows = with_series(frame, ()).head(MAX_BARS)
+    rows = (frame if "series" in frame else with_series(frame, ())).head(MAX_BARS)
     figure = new_figure((8.0, max(2.2, 1.1 + 0.3 * len(rows))))
     (axis,) = panels(figure)
     for place, row in enumerate(rows.itertuples()):

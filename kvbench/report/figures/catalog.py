@@ -81,13 +81,15 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
     groups = dict(list(run.values.groupby(["benchmark", "metric"], sort=False)))
     names = list(_FIRST)
 
-    def place(key: tuple[str, str]) -> tuple[int, int]:
-        metric = key[1]
-        rank = names.index(metric) if metric in names else len(names)
-        return rank, 0 if _directed(metric, run) else 1
+    def place(key: tuple[str, str]) -> int:
+        return names.index(key[1]) if key[1] in names else len(names)
 
+    drawn: set[tuple[object, ...]] = set()
     for key in sorted(groups, key=place):
-        if (key[0], _REPEATS.get(key[1], "")) not in groups:
+        numbers = (key[0], *groups[key]["value"])
+        told = (key[0], _REPEATS.get(key[1], "")) in groups or numbers in drawn
+        if not told and (key[1] in names or _directed(key[1], run)):
+            drawn.add(numbers)
             yield key, groups[key]
 
 
@@ -105,13 +107,23 @@ def _metric_chart(benchmark: str, metric: str, frame: pd.DataFrame, run: RunFram
 
 
 def _best_axis(frame: pd.DataFrame) -> str | None:
-    axes = numeric_axes(frame)
-    preferred = ("context", "block_size", "requests")
-    for role in preferred:
+    """The axis to draw along: one that the metric depends on, contexts and blocks first."""
+    axes = [axis for axis in numeric_axes(frame) if _depends(frame, axis)]
+    for role in ("context", "block_size", "requests"):
         for axis in axes:
             if axis_role(axis) == role:
                 return axis
     return axes[0] if axes else None
+
+
+def _depends(frame: pd.DataFrame, axis: str) -> bool:
+    return bool((with_series(frame, {axis}).groupby("series")["value"].nunique() > 1).any())
+
+
+def _without_idle_axes(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row for each point of the axes that the metric depends on."""
+    idle = {axis for axis in numeric_axes(frame) if not _depends(frame, axis)}
+    return frame.assign(series=with_series(frame, idle)["series"]).drop_duplicates("series")
 
 
 def _lines(
@@ -134,7 +146,8 @@ def _lines(
 
 def _bars(benchmark: str, metric: str, frame: pd.DataFrame, axis: None, meaning: str) -> Chart:
     title = f"{_title(metric)} of each cell"
-    rows = with_series(frame, ()).head(MAX_BARS)
+    frame = _without_idle_axes(frame)
+    rows = frame.head(MAX_BARS)
     facts = [f"{row.series}: {in_words(row.value, row.unit)}" for row in rows.itertuples()]
     return Chart(
         slug=f"{benchmark}-{metric}",
@@ -198,5 +211,5 @@ def _meaning(metric: str, run: RunFrames) -> str:
 
 
 def _title(metric: str) -> str:
-    words = in_plain_words(metric).split(",")[0]
+    words = in_plain_words(metric)
     return words[:1].upper() + words[1:]

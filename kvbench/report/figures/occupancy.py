@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from kvbench.report.evidence import tag
 from kvbench.report.figures.style import INK, QUIET, byte_locator, new_figure, panels, value_ticks
-from kvbench.report.labels import in_plain_words
 
 #: Metrics that add up to blocks that hold something, from the bottom, with shade and hatch.
 LAYERS: dict[str, tuple[str, str, str]] = {
@@ -67,7 +66,7 @@ def _stack(axis: Axes, lines: dict[str, pd.DataFrame], pool_blocks: float | None
 def _requests(axis: Axes, lines: dict[str, pd.DataFrame]) -> None:
     for (name, line), dash in zip(lines.items(), ("-", ":"), strict=False):
         axis.plot(line["t_s"], line["value"], color=INK, linestyle=dash, linewidth=1.0,
-                  drawstyle="steps-post", label=in_plain_words(name).split(",")[0])  # fmt: skip
+                  drawstyle="steps-post", label=name.split("_")[0])  # fmt: skip
     axis.set_ylim(bottom=0)
     axis.set_ylabel("requests")
     axis.legend(loc="upper left", ncols=2, fontsize=8.5)
