@@ -30,7 +30,7 @@ class SchedulerLimits:
     Attributes:
         max_num_seqs: Most requests running at once.
         max_num_batched_tokens: Token budget of a step.
-        step_ms: Milliseconds of a step; arrivals are rounded up to the next step.
+        step_ms: Milliseconds of a step; arrivals, in whole ms, are rounded up to the next step.
     """
 
     max_num_seqs: int = 256
@@ -129,7 +129,7 @@ class Replay:
                 self._skip(self._arrival_step(upcoming[1]) if upcoming else None)
 
     def _arrival_step(self, request: Request) -> int:
-        return math.ceil(request.arrival_ms / self.limits.step_ms)
+        return math.ceil(int(request.arrival_ms) / self.limits.step_ms)
 
     def _arrive(self, index: int, request: Request) -> None:
         job = Job(index=index, request=request, known=request.prompt_tokens)

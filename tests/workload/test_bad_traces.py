@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kvbench.errors import TraceError
-from kvbench.workload.traces import detect_format, open_trace
+from kvbench.workload.traces import FORMATS, detect_format, open_trace
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n"
 BURST = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,G,1,2,3,API log\n"
@@ -32,6 +34,7 @@ SHAREGPT = {
     "output_tok_ids": [3],
 }
 OWN = {"prompt_tokens": 4, "output_tokens": 1}
+ROWS: list[dict[str, object]] = [MOONCAKE, BAILIAN, SHAREGPT, OWN]
 
 
 def jsonl(row: dict[str, object], **changes: object) -> str:
@@ -125,6 +128,29 @@ def test_a_bad_line_can_be_counted_instead(
     assert trace.counts.messages[0].startswith(f"{path}:{line}: ")
     assert message in trace.counts.messages[0]
     assert trace.remarks() == ("1 bad lines of bad.txt were left out.",)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    name=st.sampled_from(FORMATS),
+    start=st.sampled_from([AZURE, BURST, *(json.dumps(one) for one in ROWS), "PAR1", ""]),
+    noise=st.binary(max_size=60) | st.text(max_size=60).map(str.encode),
+)
+def test_no_file_is_anything_but_read_or_refused(
+    tmp_path: Path, name: str, start: str, noise: bytes
+) -> None:
+    path = tmp_path / "noise"
+    path.write_bytes(start.encode() + b"\n" + noise)
+    for format_name in (name, None):
+        try:
+            trace = open_trace(path, format=format_name, on_bad_line="count")
+            requests = list(trace)
+        except TraceError:
+            continue
+        assert all(one.prompt_tokens >= 1 and one.output_tokens >= 1 for one in requests)
+        assert trace.counts.requests == len(requests)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
