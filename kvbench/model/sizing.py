@@ -148,6 +148,11 @@ def layer_runs(layers: Sequence[LayerSpec]) -> tuple[tuple[LayerSpec, int], ...]
     return tuple(runs.items())
 
 
+def distinct_layers(layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
+    """Every different cache once, in order of first appearance."""
+    return tuple([layer for layer, _ in layer_runs(layers)])
+
+
 def pipeline_stages(model: ModelSpec, pp: int) -> tuple[tuple[LayerSpec, ...], ...]:
     """Split the caches into ``pp`` contiguous stages of whole decoder layers.
 

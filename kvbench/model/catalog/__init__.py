@@ -26,15 +26,25 @@ def catalog_config(name: str) -> dict[str, Any]:
 def catalog_model(name: str) -> ModelSpec | None:
     """Return a catalog model, ``None`` when the catalog has no such name.
 
-    An owner in front (``meta-llama/Llama-3.1-8B``) does not matter, nor does upper case.
+    An owner in front (``meta-llama/Llama-3.1-8B``), upper case, a leading ``Meta-`` and a
+    trailing ``-hf`` do not matter.
     """
     from kvbench.model.hf import spec_from_config
 
-    wanted = name.rpartition("/")[2].lower() if name.count("/") == 1 else name.lower()
-    for known in _paths():
-        if known.lower() == wanted:
-            return spec_from_config(catalog_config(known), name=known, source=f"catalog:{known}")
-    return None
+    known = _by_key().get(_key(name))
+    if known is None:
+        return None
+    return spec_from_config(catalog_config(known), name=known, source=f"catalog:{known}")
+
+
+def _key(name: str) -> str:
+    bare = name.rpartition("/")[2] if name.count("/") == 1 else name
+    return bare.lower().removeprefix("meta-").removesuffix("-hf")
+
+
+@cache
+def _by_key() -> dict[str, str]:
+    return {_key(name): name for name in _paths()}
 
 
 @cache

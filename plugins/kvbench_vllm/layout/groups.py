@@ -47,7 +47,7 @@ def make_groups(caches: Caches, *, block_outermost: bool = False) -> tuple[Cache
     Raises:
         ModelError: Pages of different sizes that vLLM cannot make equal.
     """
-    distinct = list(dict.fromkeys([spec for spec, _ in caches]))
+    distinct = distinct_specs(caches)
     if not distinct:
         return ()
     if len(distinct) == 1:
@@ -59,12 +59,24 @@ def make_groups(caches: Caches, *, block_outermost: bool = False) -> tuple[Cache
     return _equal_pages(caches, distinct)
 
 
+def distinct_specs(caches: Caches) -> list[CacheSpec]:
+    """Every different spec once; equal layers share one object, so identity does most of it."""
+    objects = {id(spec): spec for spec, _ in caches}
+    return list(dict.fromkeys(objects.values()))
+
+
 def _equal_pages(caches: Caches, distinct: list[CacheSpec]) -> tuple[CacheGroup, ...]:
     widest = max(spec.page_bytes for spec in distinct)
-    unified = {spec: _unified(spec, widest) for spec in distinct}
-    buckets: dict[CacheSpec, list[tuple[CacheSpec, int]]] = {}
+    objects = {id(spec): spec for spec, _ in caches}
+    shared: dict[CacheSpec, CacheSpec] = {}
+    canonical = {
+        key: shared.setdefault(unified, unified)
+        for key, unified in [(key, _unified(spec, widest)) for key, spec in objects.items()]
+    }
+    buckets: dict[int, list[tuple[CacheSpec, int]]] = {}
     for spec, owner in caches:
-        buckets.setdefault(unified[spec], []).append((unified[spec], owner))
+        equal = canonical[id(spec)]
+        buckets.setdefault(id(equal), []).append((equal, owner))
     size = _group_size([len(bucket) for bucket in buckets.values()])
     groups = []
     for bucket in buckets.values():

@@ -90,7 +90,7 @@ def _arrangement(
         groups=tuple([public_group(group, worker) for group in on_rank]),
         block_size=size,
         bytes_per_block=widths[widest],
-        costs=costs(Counter([spec for spec, owner in caches if owner in stage])),
+        costs=costs(_counted(caches, stage)),
         kv_dtype=worker.element.name,
         assumptions=_assumptions(worker, options),
         tokens_in_flight=engine.tokens_in_flight(options.pp),
@@ -98,6 +98,15 @@ def _arrangement(
         max_model_len=worker.max_model_len,
         blocks_override=engine.num_gpu_blocks_override,
     )
+
+
+def _counted(caches: list[tuple[CacheSpec, int]], stage: range) -> dict[CacheSpec, int]:
+    by_identity = Counter([id(spec) for spec, owner in caches if owner in stage])
+    objects = {id(spec): spec for spec, _ in caches}
+    counts: dict[CacheSpec, int] = {}
+    for key, count in by_identity.items():
+        counts[objects[key]] = counts.get(objects[key], 0) + count
+    return counts
 
 
 def _members(group: CacheGroup, stage: range) -> tuple[tuple[CacheSpec, int], ...]:

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import resources
 
 from kvbench.errors import ModelError
+from kvbench.model.sizing import distinct_layers
 from kvbench.model.spec import (
     ChunkedLayer,
     CrossLayer,
@@ -28,7 +29,7 @@ def check_model(model: ModelSpec) -> None:
     """
     if model.architecture and model.architecture not in _architectures():
         raise ModelError(f"{model.name}: vLLM has no model class for {model.architecture}")
-    for layer in dict.fromkeys(model.layers):
+    for layer in distinct_layers(model.layers):
         if isinstance(layer, StateLayer) and layer.mechanism == "rg_lru":
             raise ModelError(f"{model.name}: vLLM has no {layer.mechanism} layers")
 
@@ -56,10 +57,11 @@ def check_tensor_parallel(model: ModelSpec, tp: int) -> None:
 
 
 def _reasons(model: ModelSpec, tp: int) -> Iterator[str]:
-    has_attention = any(not isinstance(layer, StateLayer) for layer in model.layers)
+    distinct = distinct_layers(model.layers)
+    has_attention = any(not isinstance(layer, StateLayer) for layer in distinct)
     if has_attention and model.query_heads % tp:
         yield f"{model.query_heads} attention heads are not divisible by it"
-    for layer in dict.fromkeys(model.layers):
+    for layer in distinct:
         if isinstance(layer, _HEADS):
             yield from _kv_reasons(layer.kv_heads, tp, model)
         elif isinstance(layer, StateLayer):

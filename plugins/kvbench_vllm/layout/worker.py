@@ -12,7 +12,7 @@ from math import lcm
 from kvbench.errors import ModelError
 from kvbench.layout import LayoutOptions
 from kvbench.model.dtypes import KvDtype, kv_dtype
-from kvbench.model.sizing import heads_on_rank, state_bytes
+from kvbench.model.sizing import distinct_layers, heads_on_rank, state_bytes
 from kvbench.model.spec import (
     ChunkedLayer,
     CrossLayer,
@@ -53,6 +53,7 @@ class Worker:
 
     Attributes:
         model: The model.
+        distinct: Every different cache of the model once.
         tp: Tensor-parallel ranks.
         dtype: Element type of weights and activations.
         element: Element type of the cache.
@@ -61,6 +62,7 @@ class Worker:
     """
 
     model: ModelSpec
+    distinct: tuple[LayerSpec, ...]
     tp: int
     dtype: str
     element: KvDtype
@@ -72,15 +74,13 @@ class Worker:
         """Whether recurrent layers stand beside attention or alone."""
         return any(
             isinstance(layer, StateLayer) and layer.mechanism != "compressor"
-            for layer in dict.fromkeys(self.model.layers)
+            for layer in self.distinct
         )
 
     @property
     def is_hybrid(self) -> bool:
         """Whether attention and recurrent layers stand together."""
-        return self.has_state and any(
-            not isinstance(layer, StateLayer) for layer in dict.fromkeys(self.model.layers)
-        )
+        return self.has_state and any(not isinstance(layer, StateLayer) for layer in self.distinct)
 
     @property
     def caches_prefixes(self) -> bool:
@@ -108,7 +108,8 @@ def make_worker(model: ModelSpec, options: LayoutOptions, engine: EngineOptions)
     dtype = model.dtype if engine.dtype == "auto" else engine.dtype
     dtype = "bf16" if dtype == "fp32" and engine.dtype == "auto" else dtype
     element = kv_dtype(options.kv_dtype, dtype)
-    kinds = {layer.kind for layer in dict.fromkeys(model.layers)}
+    distinct = distinct_layers(model.layers)
+    kinds = {layer.kind for layer in distinct}
     if element.bits == 8 and {"mla", "indexer"} <= kinds:
         element = kv_dtype("fp8_ds_mla")
     if _is_v4(model):
@@ -118,6 +119,7 @@ def make_worker(model: ModelSpec, options: LayoutOptions, engine: EngineOptions)
     _check_element(element, kinds, model)
     return Worker(
         model=model,
+        distinct=distinct,
         tp=options.tp,
         dtype=dtype,
         element=element,
@@ -146,14 +148,14 @@ def attention_block_size(worker: Worker) -> int:
     """Tokens per block before state pages have their say: what every backend accepts."""
     if worker.block_size is not None:
         return worker.block_size
-    kinds = {layer.kind for layer in dict.fromkeys(worker.model.layers)}
+    kinds = {layer.kind for layer in worker.distinct}
     if _is_v4(worker.model):
         return _V4_BLOCK
     if "indexer" in kinds:
         return _SPARSE_MLA_BLOCK if "mla" in kinds else _M3_BLOCK
     if "mla" in kinds and worker.element.bits == 8 and not _expands(worker.model):
         return _FLASH_MLA_BLOCK
-    if worker.element.name == "fp8_e4m3" and _widest_head(worker.model) == _WIDE_HEAD:
+    if worker.element.name == "fp8_e4m3" and _widest_head(worker) == _WIDE_HEAD:
         return _FLASH_MLA_BLOCK
     return DEFAULT_BLOCK
 
@@ -162,10 +164,10 @@ def _expands(model: ModelSpec) -> bool:
     return model.model_type in _EXPANDED_LATENT
 
 
-def _widest_head(model: ModelSpec) -> int:
+def _widest_head(worker: Worker) -> int:
     heads = (FullLayer, SlidingLayer, ChunkedLayer)
     return max(
-        [layer.head_dim_k for layer in dict.fromkeys(model.layers) if isinstance(layer, heads)],
+        [layer.head_dim_k for layer in worker.distinct if isinstance(layer, heads)],
         default=0,
     )
 
@@ -179,10 +181,10 @@ def block_size(worker: Worker) -> int:
     size = attention_block_size(worker)
     if not worker.is_hybrid:
         return size
-    uses_mla = any(isinstance(layer, MlaLayer) for layer in dict.fromkeys(worker.model.layers))
+    uses_mla = any(isinstance(layer, MlaLayer) for layer in worker.distinct)
     kernel = _FLASH_MLA_BLOCK if uses_mla and worker.element.bits == 8 else DEFAULT_BLOCK
     align = max(kernel, size, 128 if uses_mla else 0)
-    state = max(state_page_bytes(worker, layer) for layer in _states(worker.model))
+    state = max(state_page_bytes(worker, layer) for layer in _states(worker))
     if state == 0:
         return size
     per_token = align * _token_bytes(worker)
@@ -192,16 +194,14 @@ def block_size(worker: Worker) -> int:
 
 def _token_bytes(worker: Worker) -> int:
     """Bytes of one token in one attention layer."""
-    attention = [
-        layer for layer in dict.fromkeys(worker.model.layers) if not isinstance(layer, StateLayer)
-    ]
+    attention = [layer for layer in worker.distinct if not isinstance(layer, StateLayer)]
     return max([_entry_bytes(worker, layer) for layer in attention], default=0)
 
 
-def _states(model: ModelSpec) -> list[StateLayer]:
+def _states(worker: Worker) -> list[StateLayer]:
     return [
         layer
-        for layer in dict.fromkeys(model.layers)
+        for layer in worker.distinct
         if isinstance(layer, StateLayer) and layer.mechanism != "compressor"
     ]
 
@@ -235,7 +235,7 @@ def state_blocks(worker: Worker) -> int:
     """
     if not worker.caches_prefixes:
         return 1
-    mechanisms = {layer.mechanism for layer in _states(worker.model)}
+    mechanisms = {layer.mechanism for layer in _states(worker)}
     exports = "mamba2" in mechanisms or worker.model.architecture.startswith("KimiK3")
     return 3 if exports else 2
 
