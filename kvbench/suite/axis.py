@@ -56,8 +56,7 @@ class AxisValues:
         """See ``Type.schema``."""
         kinds: tuple[str, ...] = ("string", "number", "boolean")
         lists = [{**_VALUES.schema(), "items": {"type": kind}} for kind in kinds]
-        either = [{"required": ["factor"]}, {"required": ["step"]}]
-        return {"anyOf": [*lists, {**_RANGE.schema(), "oneOf": either}]}
+        return {"anyOf": [*lists, range_schema()]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +100,11 @@ _BOUNDS = Record(
         "lt": Field(type=Number(), help="Less than this."),
     },
 )
+
+
+def range_schema() -> JsonSchema:
+    """JSON Schema of a range ``{start, stop, factor|step}``."""
+    return {**_RANGE.schema(), "oneOf": [{"required": ["factor"]}, {"required": ["step"]}]}
 
 
 def kind_of(value: Scalar) -> str:

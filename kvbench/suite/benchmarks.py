@@ -12,7 +12,7 @@ from kvbench.suite.engines import Engine, OptionReader
 from kvbench.suite.expand import Axes, size_of
 from kvbench.suite.lines import KeyPath
 from kvbench.suite.options import NAMED_TYPES
-from kvbench.suite.points import check_points, read_excludes, read_includes
+from kvbench.suite.points import has_points, read_excludes, read_includes
 from kvbench.suite.problems import INVALID, Invalid, Problems
 from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
 
@@ -96,7 +96,7 @@ class BenchmarkReader:
         options: Mapping[str, Scalar],
         matrix: Axes,
         zipped: Axes,
-    ) -> Benchmark:
+    ) -> Benchmark | Invalid:
         table = draft.table
         bare = Benchmark(
             name=table["name"],
@@ -116,8 +116,7 @@ class BenchmarkReader:
                 table.get("include", ()), bare, draft.values, draft.key, self.problems
             ),
         )
-        check_points(benchmark, draft.key, self.problems)
-        return benchmark
+        return benchmark if has_points(benchmark, draft.key, self.problems) else INVALID
 
     def _engines_of(
         self, names: Sequence[str], stage: Stage | None, key: KeyPath

@@ -80,7 +80,7 @@ def dotted(key: KeyPath) -> str:
 def scan(text: str) -> Positions:
     """Find the line of every key of ``text``; broken text gives the keys before the break."""
     scanner = _Scanner(text)
-    with contextlib.suppress(_Broken):
+    with contextlib.suppress(_Broken, RecursionError):
         scanner.document()
     return Positions(lines=scanner.lines, duplicates=tuple(scanner.duplicates))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -120,8 +121,7 @@ class _Loader:
         table = root_record().parse(document, (), self._problems)
         if isinstance(table, Invalid):
             return table
-        base = self._path.parent
-        resources = Resources(table, base, self._problems)
+        resources = Resources(table, document, self._path.parent, self._problems)
         resources.load_tables()
         reader = OptionReader(resources, self._problems)
         engines = read_engines(table.get("engines", {}), self._plugins, reader, self._problems)
@@ -180,11 +180,15 @@ class _Loader:
         benchmarks: Sequence[Benchmark | Invalid],
         engines: Mapping[str, Engine],
     ) -> tuple[tuple[Comparison, ...], tuple[Expectation, ...]]:
-        right = {item.name: item for item in benchmarks if not isinstance(item, Invalid)}
-        stated = {item["name"] for item in _tables(table.get("benchmark", ())) if "name" in item}
+        stated = Counter(item.get("name") for item in _tables(table.get("benchmark", ())))
+        right = {
+            item.name: item
+            for item in benchmarks
+            if not isinstance(item, Invalid) and stated[item.name] == 1
+        }
         reader = RelationReader(
             benchmarks=right,
-            broken=frozenset(stated - right.keys()),
+            broken=frozenset(name for name in stated if name and name not in right),
             engines=engines,
             base=self._path.parent,
             problems=self._problems,

@@ -9,7 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kvbench.model.catalog import catalog_names
 from kvbench.model.inline import KEYS
+from kvbench.names import did_you_mean
 from kvbench.suite.lines import KeyPath
 from kvbench.suite.problems import INVALID, Problems
 from kvbench.suite.types import Array, Field, Integer, JsonSchema, Record, Text, Type
@@ -54,24 +56,40 @@ def check_model_tables(tables: Mapping[str, Any], problems: Problems) -> frozens
     return frozenset(broken | _heirs(tables, broken))
 
 
-def locate(message: str, tables: Mapping[str, Any], key: KeyPath) -> tuple[KeyPath, str]:
-    """Find the table and key that a ``ModelError`` is about.
+def explain(
+    message: str, name: str, tables: Mapping[str, Any], key: KeyPath
+) -> tuple[KeyPath, str]:
+    """Find what in the suite a ``ModelError`` is about.
+
+    Args:
+        message: The error.
+        name: Model that was asked for.
+        tables: The ``[models]`` tables.
+        key: Where it was asked for; the table itself for a table.
 
     Returns:
         The key path, and the message without what the path says already.
     """
     match = _MESSAGE.fullmatch(message)
-    if match is None or match["table"] not in tables:
-        return key, message
-    table: KeyPath = ("models", match["table"])
-    return (
-        ((*table, match["key"]), match["rest"])
-        if match["key"] in MODEL.fields
-        else (
-            table,
-            match["rest"],
-        )
-    )
+    if match and match["table"] in tables:
+        table: KeyPath = ("models", match["table"])
+        known = match["key"] in MODEL.fields
+        return ((*table, match["key"]) if known else table), match["rest"]
+    reference = name
+    if name in tables:
+        origin = "config" if "config" in tables[name] else "inherits"
+        key, reference = (*key, origin), str(tables[name].get(origin))
+    if message.startswith(f"no model {reference!r}"):
+        known_names = {*tables, *catalog_names()} - {name}
+        return key, f"no model {reference!r}{did_you_mean(reference, known_names)}"
+    return key, message
+
+
+def parent_of(tables: Mapping[str, Any], name: str) -> str | None:
+    """Name of the table that table ``name`` inherits from; ``None`` when there is none."""
+    table = tables.get(name)
+    parent = table.get("inherits") if isinstance(table, dict) else None
+    return parent if isinstance(parent, str) and parent in tables else None
 
 
 def _is_right(name: str, table: object, problems: Problems) -> bool:
@@ -79,16 +97,10 @@ def _is_right(name: str, table: object, problems: Problems) -> bool:
     return parsed is not INVALID and isinstance(table, dict) and len(parsed) == len(table)
 
 
-def _parent(tables: Mapping[str, Any], name: str) -> str | None:
-    table = tables.get(name)
-    parent = table.get("inherits") if isinstance(table, dict) else None
-    return parent if isinstance(parent, str) and parent in tables else None
-
-
 def _chain(tables: Mapping[str, Any], name: str) -> list[str]:
     """``name`` and its ancestors; a cycle ends with the name that closes it."""
     chain = [name]
-    while (parent := _parent(tables, chain[-1])) is not None:
+    while (parent := parent_of(tables, chain[-1])) is not None:
         chain.append(parent)
         if parent in chain[:-1]:
             break

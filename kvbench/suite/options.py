@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from kvbench.engine import EngineInfo, Option, Scalar, Stage
 from kvbench.names import did_you_mean
+from kvbench.suite.axis import range_schema
 from kvbench.suite.problems import shown
 from kvbench.suite.types import JsonSchema
 
@@ -70,7 +71,7 @@ def option_schemas(infos: Iterable[EngineInfo]) -> tuple[dict[str, JsonSchema], 
     for info in infos:
         for option in info.options:
             declared.setdefault(option.name, []).append((info.name, option))
-    values = {name: _value_schema(options) for name, options in sorted(declared.items())}
+    values = {name: value_schema(options) for name, options in sorted(declared.items())}
     axes = {name: _axis_schema(schema) for name, schema in values.items()}
     return values, axes
 
@@ -95,7 +96,8 @@ def _near(value: Scalar, option: Option) -> str:
 _JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean"}
 
 
-def _value_schema(options: list[tuple[str, Option]]) -> JsonSchema:
+def value_schema(options: Sequence[tuple[str, Option]]) -> JsonSchema:
+    """JSON Schema of one value of an option, as (engine, option) pairs declare it."""
     helps = dict.fromkeys(f"{option.help} ({engine})" for engine, option in options)
     types = dict.fromkeys(_JSON_TYPES.get(option.type, "string") for _, option in options)
     schema: JsonSchema = {"description": " ".join(helps)}
@@ -112,7 +114,7 @@ def _value_schema(options: list[tuple[str, Option]]) -> JsonSchema:
 def _axis_schema(value: JsonSchema) -> JsonSchema:
     items = {key: rule for key, rule in value.items() if key != "description"}
     values = {"type": "array", "items": items, "minItems": 1, "uniqueItems": True}
-    axis: Mapping[str, object] = {"description": value["description"]}
+    axis = {"description": value["description"]}
     if value["type"] not in ("integer", "number"):
         return {**axis, **values}
-    return {**axis, "anyOf": [values, {"type": "object", "required": ["start", "stop"]}]}
+    return {**axis, "anyOf": [values, range_schema()]}

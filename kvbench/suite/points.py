@@ -56,8 +56,8 @@ def read_includes(
     return tuple(found)
 
 
-def check_points(benchmark: Benchmark, key: KeyPath, problems: Problems) -> None:
-    """Note includes that are there already, and a benchmark whose excludes leave nothing."""
+def has_points(benchmark: Benchmark, key: KeyPath, problems: Problems) -> bool:
+    """Whether any cell is left; that none is, and includes that are there already, is noted."""
     points = product_points(benchmark.matrix, benchmark.zip)
     seen = {
         _identity(point)
@@ -71,6 +71,7 @@ def check_points(benchmark: Benchmark, key: KeyPath, problems: Problems) -> None
             listed = ", ".join(f"{name} = {shown(value)}" for name, value in point.items())
             problems.add((*key, "include", index), f"is in the plan already: {listed}")
         seen.add(_identity(point))
+    return bool(seen)
 
 
 def _axes(benchmark: Benchmark) -> Axes:

@@ -16,9 +16,18 @@ from kvbench.workload.spec import WorkloadSpec
 
 _Spec = TypeVar("_Spec")
 
+#: Root tables that hold models, devices and workloads by name.
+KINDS = ("models", "devices", "workloads")
+
 
 class Resources:
     """Resolves names once each; a name that cannot be resolved is noted where it is used.
+
+    Args:
+        tables: The suite, checked: its ``models``, ``devices`` and ``workloads``.
+        written: The suite as written; a table that was refused is not looked for elsewhere.
+        base: Folder of the suite.
+        problems: Where mistakes go.
 
     Attributes:
         models: Resolved models by the name that the suite uses.
@@ -27,12 +36,21 @@ class Resources:
     """
 
     def __init__(
-        self, tables: Mapping[str, Mapping[str, Any]], base: Path, problems: Problems
+        self,
+        tables: Mapping[str, Mapping[str, Any]],
+        written: Mapping[str, Any],
+        base: Path,
+        problems: Problems,
     ) -> None:
-        self._tables = {kind: tables.get(kind, {}) for kind in ("models", "devices", "workloads")}
+        self._tables = {kind: tables.get(kind, {}) for kind in KINDS}
         self._base = base
         self._problems = problems
-        self._broken: set[tuple[str, str]] = set()
+        self._broken = {
+            (kind, name)
+            for kind, table in self._tables.items()
+            for name in _names(written.get(kind))
+            if name not in table
+        }
         self.models: dict[str, ModelSpec] = {}
         self.devices: dict[str, DeviceSpec] = {}
         self.workloads: dict[str, WorkloadSpec] = {}
@@ -95,13 +113,16 @@ class Resources:
 
     def _load_model(self, name: str, key: KeyPath) -> ModelSpec | Invalid:
         from kvbench.model.load import load_model
-        from kvbench.suite.model_tables import locate
+        from kvbench.suite.model_tables import explain, parent_of
 
         tables = self._tables["models"]
+        parent = parent_of(tables, name)
+        if parent is not None and self.model(parent, key) is INVALID:
+            return INVALID
         try:
             return load_model(name, tables=tables, base=self._base)
         except KvbenchError as error:
-            return self._problems.refuse(*locate(str(error), tables, key))
+            return self._problems.refuse(*explain(str(error), name, tables, key))
 
     def _load_device(self, name: str, key: KeyPath) -> DeviceSpec | Invalid:
         from kvbench.device.catalog import load_device
@@ -128,3 +149,7 @@ class Resources:
             return parse_workload(name, table, self._base)
         except KvbenchError as error:
             return self._problems.refuse((*key, "path"), str(error))
+
+
+def _names(table: object) -> tuple[str, ...]:
+    return tuple(table) if isinstance(table, dict) else ()

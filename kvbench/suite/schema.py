@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kvbench.engine import EngineInfo
-from kvbench.suite.options import option_schemas, options_of
+from kvbench.suite.options import option_schemas, options_of, value_schema
 from kvbench.suite.tables import root_record
 from kvbench.suite.types import JsonSchema
 
@@ -26,7 +26,7 @@ def suite_schema(infos: Iterable[EngineInfo]) -> JsonSchema:
     options, axes = option_schemas(infos)
     schema = root_record(options, axes, domain_schemas()).schema()
     engine = schema["properties"]["engines"]["additionalProperties"]
-    engine["allOf"] = [_options_of_plugin(info, options) for info in infos]
+    engine["allOf"] = [_options_of_plugin(info) for info in infos]
     return {"$schema": DIALECT, "title": "kvbench suite", **schema}
 
 
@@ -75,9 +75,9 @@ def _param_schema(param: Any) -> JsonSchema:
     return {"description": param.help, "type": _JSON_TYPES[param.type], **given}
 
 
-def _options_of_plugin(info: EngineInfo, options: dict[str, JsonSchema]) -> JsonSchema:
+def _options_of_plugin(info: EngineInfo) -> JsonSchema:
     """Only the plugin's own options may stand in its engine table."""
-    own = {name: options[name] for name in options_of(info)}
+    own = {name: value_schema([(info.name, option)]) for name, option in options_of(info).items()}
     return {
         "if": {"properties": {"plugin": {"const": info.name}}, "required": ["plugin"]},
         "then": {"properties": {"options": {"properties": own, "additionalProperties": False}}},
