@@ -16,6 +16,7 @@ from kvbench.report.frames import RunFrames, run_frames
 from kvbench.report.ladder import ladders
 from kvbench.report.page import Page, Picture, Section, render
 from kvbench.report.sections import kinds_of, plugin_sections, sections
+from kvbench.report.side_by_side import history_charts, history_page
 from kvbench.report.tables import expectation_table
 from kvbench.report.verdicts import (
     Sentence,
@@ -58,10 +59,10 @@ def write_page(results: Sequence[Results], target: Path) -> None:
     Raises:
         ResultsError: The files cannot be written.
     """
-    run = run_frames(results[-1])
-    charts = run_charts(run)
+    runs = [run_frames(result) for result in results]
+    charts = run_charts(runs[0]) if len(runs) == 1 else history_charts(runs)
     pictures = [(chart.section, _picture(chart)) for chart in charts]
-    page = run_page(run, pictures)
+    page = run_page(runs[0], pictures) if len(runs) == 1 else history_page(runs, pictures)
     try:
         _write_figures(target.parent / FIGURES_FOLDER, charts, [p for _, p in pictures])
         target.write_text(render(page), encoding="utf-8")
