@@ -1,0 +1,1 @@
+"""vLLM's scheduler and cache manager, decision by decision (see ``config.MIRRORS``)."""

@@ -1,0 +1,202 @@
+"""Block tables of one cache group, for each kind of group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from kvbench_pool.vllm_policy.block_pool import NULL, BlockPool
+from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
+
+
+#: Blocks found for a prefix: one tuple per block of the prefix, one id per group.
+Hits: TypeAlias = list[tuple[int, ...]]
+
+
+def ceil_div(value: int, divisor: int) -> int:
+    """Return ``value / divisor`` rounded up."""
+    return -(-value // divisor)
+
+
+class FullTables:
+    """Tables of layers that attend to every token; also the base of the other kinds.
+
+    Attributes:
+        tables: Blocks by job, in order of their tokens.
+        registered: Leading blocks of each job that were offered to the prefix cache; a job is
+            here from its first hit or its first full block on.
+        admission_cap: Most blocks that the admission gate asks for, ``None`` for no limit.
+    """
+
+    admission_cap: int | None = None
+
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
+        self._pool = pool
+        self._place = place
+        self._block_size = config.block_size
+        self.tables: dict[int, list[int]] = {}
+        self.registered: dict[int, int] = {}
+
+    def required(self, tokens: int) -> int:
+        """Blocks that hold ``tokens`` tokens."""
+        return ceil_div(tokens, self._block_size)
+
+    def skipped(self, computed: int) -> int:
+        """Leading blocks that no later token can see after ``computed`` tokens."""
+        return 0
+
+    def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
+        """Return the blocks of the longest findable prefix of at most ``limit`` blocks.
+
+        Args:
+            keys: The request's prefix keys.
+            limit: Most blocks to find.
+            places: Groups of the same kind and window; a block counts if all of them have it.
+
+        Returns:
+            For every block of the prefix its ids, one per group.
+        """
+        hits: Hits = []
+        for key in keys[:limit]:
+            blocks = self._find(key, places)
+            if blocks is None:
+                break
+            hits.append(blocks)
+        return hits
+
+    def _find(self, key: int, places: Sequence[int]) -> tuple[int, ...] | None:
+        blocks: list[int] = []
+        for place in places:
+            block = self._pool.find((key, place))
+            if block is None:
+                return None
+            blocks.append(block)
+        return tuple(blocks)
+
+    def need(
+        self, job: int, tokens: int, hits: Sequence[int], computed: int, *, gate: bool = False
+    ) -> int:
+        """Blocks that leave the free queue if ``job`` gets room for ``tokens`` tokens.
+
+        Found blocks that nobody holds wait in that queue, so adopting them costs too.
+        """
+        required = self.required(tokens)
+        if gate and self.admission_cap is not None:
+            required = min(required, self.admission_cap)
+        held = len(self.tables.get(job, ()))
+        if job in self.registered:
+            return max(required - held, 0)
+        skipped = self.skipped(computed)
+        new = max(required - max(skipped, len(hits) + held), 0)
+        kept = hits[max(0, skipped - held) :]
+        return new + sum(1 for block in kept if block and not self._pool.holders(block))
+
+    def adopt(self, job: int, hits: Sequence[int], computed: int) -> None:
+        """Start a job's table with found blocks, those outside its window as null blocks."""
+        skipped = self.skipped(computed)
+        kept = list(hits[skipped:])
+        self._pool.touch(kept)
+        table = self.tables[job] = [NULL] * skipped + kept
+        self.registered[job] = len(table)
+
+    def grow(self, job: int, tokens: int) -> None:
+        """Give a job room for ``tokens`` tokens."""
+        table = self.tables.setdefault(job, [])
+        missing = self.required(tokens) - len(table)
+        if missing > 0:
+            table += self._pool.take(missing)
+
+    def drop_skipped(self, job: int, computed: int) -> None:
+        """Free what has left the window: from the newest block down to what is already null."""
+        table = self.tables.get(job)
+        if table is None:
+            return
+        freed: list[int] = []
+        for place in range(min(self.skipped(computed), len(table)) - 1, -1, -1):
+            if table[place] == NULL:
+                break
+            freed.append(table[place])
+            table[place] = NULL
+        self._pool.give_back(freed)
+
+    def register(self, job: int, keys: Sequence[int], tokens: int) -> None:
+        """Offer the full blocks among the first ``tokens`` tokens to the prefix cache."""
+        done, full = self.registered.get(job, 0), tokens // self._block_size
+        if done >= full:
+            return
+        table = self.tables[job]
+        for place in range(done, full):
+            if table[place] != NULL and self.can_serve_hits:
+                self._pool.register(table[place], (keys[place], self._place))
+        self.registered[job] = full
+
+    @property
+    def can_serve_hits(self) -> bool:
+        """Whether a registered block could ever be part of a hit."""
+        return True
+
+    def release(self, job: int) -> None:
+        """Free a job's blocks, the tail first."""
+        self._pool.give_back(self.tables.pop(job, [])[::-1])
+        self.registered.pop(job, None)
+
+
+class SlidingTables(FullTables):
+    """Tables of layers that see the last ``window`` tokens, the current one included."""
+
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, window: int) -> None:
+        super().__init__(pool, place, config)
+        self._window = window
+        in_flight = window - 1 + config.max_in_flight_tokens
+        # One more, since a window need not start with a block.
+        self.admission_cap = ceil_div(in_flight, config.block_size) + 1
+        self._run = ceil_div(window - 1, config.block_size)
+
+    def skipped(self, computed: int) -> int:
+        """Blocks wholly before the window of the next token."""
+        return max(0, computed - self._window + 1) // self._block_size
+
+    def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
+        """Return the longest prefix whose last window of blocks is findable.
+
+        The search runs from the right for a run long enough to fill a window; a shorter run
+        serves only where it starts with the first block.
+        """
+        hits: Hits = [(NULL,) * len(places)] * min(limit, len(keys))
+        run = 0
+        for at in range(len(hits) - 1, -1, -1):
+            blocks = self._find(keys[at], places)
+            if blocks is None:
+                run = 0
+                continue
+            hits[at] = blocks
+            run += 1
+            if run >= self._run:
+                return hits[: at + run]
+        return hits[:run]
+
+    @property
+    def can_serve_hits(self) -> bool:
+        """A window of one token never looks at an earlier block."""
+        return self._run > 0
+
+
+class StateTables(FullTables):
+    """Pages of layers with a state of fixed size; they know no prefixes."""
+
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, blocks: int) -> None:
+        super().__init__(pool, place, config)
+        self._blocks = blocks
+
+    def required(self, tokens: int) -> int:
+        """The same whatever the length."""
+        return self._blocks
+
+
+def make_tables(pool: BlockPool, place: int, config: PoolConfig, group: CacheGroup) -> FullTables:
+    """Return the tables for one group of a configuration."""
+    if group.kind is GroupKind.SLIDING:
+        return SlidingTables(pool, place, config, group.window_tokens)
+    if group.kind is GroupKind.STATE:
+        return StateTables(pool, place, config, group.fixed_blocks)
+    return FullTables(pool, place, config)

@@ -1,0 +1,148 @@
+"""The cache manager as vLLM's: groups, prefix lookup, admission gate, allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvbench_pool.vllm_policy.block_pool import BlockPool
+from kvbench_pool.vllm_policy.block_tables import FullTables, make_tables
+from kvbench_pool.vllm_policy.config import GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.job import Job
+
+
+class CacheManager:
+    """Gives jobs room in a pool that all groups share.
+
+    Attributes:
+        pool: The blocks.
+        groups: The tables of every group, in the order in which they allocate and free.
+    """
+
+    def __init__(self, config: PoolConfig) -> None:
+        self._config = config
+        self.pool = BlockPool(config.num_blocks)
+        self.groups: tuple[FullTables, ...] = tuple(
+            make_tables(self.pool, place, config, group)
+            for place, group in enumerate(config.groups)
+        )
+        self._alike = _groups_alike(config)
+
+    def find(self, job: Job) -> list[list[int]]:
+        """Return the found blocks of every group, all of the same length in tokens.
+
+        The last known token is always computed, so a prompt that is found whole computes its
+        last block again.
+        """
+        found: list[list[int]] = [[] for _ in self.groups]
+        if not self._config.enable_prefix_caching:
+            return found
+        limit = (job.known - 1) // self._config.block_size
+        full_done = False
+        while True:
+            before = limit
+            for places in self._alike:
+                tables = self.groups[places[0]]
+                is_full = self._config.groups[places[0]].kind is GroupKind.FULL
+                if is_full and full_done:
+                    limit = min(limit, len(found[places[0]]))
+                    continue
+                hits = tables.longest_hit(job.keys, limit, places)
+                full_done |= is_full
+                limit = len(hits)
+                for at, place in enumerate(places):
+                    found[place] = [blocks[at] for blocks in hits]
+            if limit == before or self._one_pass:
+                return [blocks[:limit] for blocks in found]
+
+    @property
+    def _one_pass(self) -> bool:
+        """One group, or full attention and one other kind: the first answer stands."""
+        first = self._config.groups[self._alike[0][0]]
+        return len(self._alike) < 2 or (
+            len(self._alike) == 2 and first.kind is GroupKind.FULL
+        )
+
+    def admit(self, job: Job, chunk: int, found: Sequence[list[int]], *, others: bool) -> bool:
+        """Make room for a waiting job's first ``chunk`` tokens beyond its found blocks.
+
+        Args:
+            job: The job, with nothing computed.
+            chunk: Tokens to compute in this step.
+            found: Its found blocks, by group.
+            others: Whether anything runs, which puts the watermark in force.
+
+        Returns:
+            Whether there was room; if not, nothing changed.
+        """
+        config = self._config
+        computed = len(found[0]) * config.block_size
+        spare = self.pool.num_free - (config.watermark_blocks if others else 0)
+        if config.reserve_full_prompt:
+            whole = self._need(job, job.known, found, computed, gate=True)
+            if whole > spare:
+                return False
+        tokens = computed + chunk + config.lookahead_tokens
+        if self._need(job, tokens, found, computed) > spare:
+            return False
+        if any(found):
+            for tables, blocks in zip(self.groups, found, strict=True):
+                tables.adopt(job.index, blocks, computed)
+        self._take(job, computed + chunk)
+        return True
+
+    def extend(self, job: Job, chunk: int) -> bool:
+        """Make room for a running job's next ``chunk`` tokens; ``False`` if there is none.
+
+        What has left a window is freed in any case.
+        """
+        for tables in self.groups:
+            tables.drop_skipped(job.index, job.computed - job.in_flight)
+        tokens = job.computed + chunk + self._config.lookahead_tokens
+        if self._need(job, tokens, [()] * len(self.groups), job.computed) > self.pool.num_free:
+            return False
+        self._take(job, job.computed + chunk)
+        return True
+
+    def _need(
+        self,
+        job: Job,
+        tokens: int,
+        found: Sequence[Sequence[int]],
+        computed: int,
+        *,
+        gate: bool = False,
+    ) -> int:
+        return sum(
+            tables.need(job.index, tokens, blocks, computed, gate=gate)
+            for tables, blocks in zip(self.groups, found, strict=True)
+        )
+
+    def _take(self, job: Job, tokens: int) -> None:
+        for tables in self.groups:
+            tables.grow(job.index, tokens + self._config.lookahead_tokens)
+        self.register(job, min(tokens, job.known))
+
+    def register(self, job: Job, tokens: int) -> None:
+        """Offer the full blocks among a job's first ``tokens`` tokens to later requests."""
+        if self._config.enable_prefix_caching:
+            for tables in self.groups:
+                tables.register(job.index, job.keys, tokens)
+
+    def release(self, job: Job) -> None:
+        """Free a job's blocks, group by group."""
+        for tables in self.groups:
+            tables.release(job.index)
+
+    def table(self, job: Job) -> list[list[int]]:
+        """Return a job's blocks by group."""
+        return [tables.tables.get(job.index, []) for tables in self.groups]
+
+
+def _groups_alike(config: PoolConfig) -> list[list[int]]:
+    """Groups of the same kind and window are looked up together, full attention first."""
+    alike: dict[object, list[int]] = {}
+    for place, group in enumerate(config.groups):
+        alike.setdefault(group, []).append(place)
+    return sorted(
+        alike.values(), key=lambda places: config.groups[places[0]].kind is not GroupKind.FULL
+    )

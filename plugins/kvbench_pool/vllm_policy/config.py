@@ -1,0 +1,133 @@
+"""What the vLLM policy can be told, under the engine's own names where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kvbench.errors import KvbenchError
+
+#: The version whose decisions this package mirrors.
+MIRRORS = "vllm 0.32.0"
+
+
+class GroupKind(StrEnum):
+    """How the layers of a group use their blocks."""
+
+    FULL = "full"
+    SLIDING = "sliding"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheGroup:
+    """Layers that share block tables; all groups draw block ids from one pool.
+
+    Attributes:
+        kind: ``full`` keeps every token, ``sliding`` the last ``window_tokens``, ``state`` a
+            fixed number of pages whatever the length.
+        window_tokens: Window of a ``sliding`` group.
+        fixed_blocks: Pages of one request in a ``state`` group.
+    """
+
+    kind: GroupKind = GroupKind.FULL
+    window_tokens: int = 0
+    fixed_blocks: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind is GroupKind.SLIDING and self.window_tokens < 1:
+            raise KvbenchError(f"a sliding window is at least 1 token, got {self.window_tokens}")
+        if self.kind is GroupKind.STATE and self.fixed_blocks < 1:
+            raise KvbenchError(f"a state group takes at least 1 block, got {self.fixed_blocks}")
+
+
+FULL = CacheGroup()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """A pool and a scheduler.
+
+    Attributes:
+        num_blocks: Block ids of the pool; id 0 is the null block, which holds no tokens.
+        block_size: Tokens per block.
+        max_num_seqs: Most requests running.
+        max_num_batched_tokens: Token budget of one step.
+        watermark: Share of the blocks that an admission leaves free while others run.
+        enable_prefix_caching: Keep and share full blocks by their prefix.
+        reserve_full_prompt: Admit only what fits with its whole known text
+            (``scheduler_reserve_full_isl``).
+        async_scheduling: Schedule a step before the output of the one before it is known.
+        lookahead_tokens: Slots held beyond the computed tokens for speculation.
+        groups: Cache groups in the engine's order.
+        step_ms: Milliseconds of one step, by which arrivals become steps.
+    """
+
+    num_blocks: int
+    block_size: int = 16
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    watermark: float = 0.0
+    enable_prefix_caching: bool = True
+    reserve_full_prompt: bool = True
+    async_scheduling: bool = False
+    lookahead_tokens: int = 0
+    groups: tuple[CacheGroup, ...] = (FULL,)
+    step_ms: float = 50.0
+
+    def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise KvbenchError(problem)
+
+    def _problems(self) -> list[str]:
+        least = {
+            "num_blocks": 2,
+            "block_size": 1,
+            "max_num_seqs": 1,
+            "max_num_batched_tokens": self.max_num_seqs,
+            "lookahead_tokens": 0,
+            "watermark": 0,
+        }
+        problems = [
+            f"{name} is {getattr(self, name)}; expected at least {minimum}"
+            for name, minimum in least.items()
+            if not getattr(self, name) >= minimum
+        ]
+        if not self.step_ms > 0:
+            problems.append(f"step_ms is {self.step_ms}; expected more than 0")
+        if not self.groups:
+            problems.append("groups is empty; expected at least one cache group")
+        if self.enable_prefix_caching and self.has_state:
+            problems.append(
+                "vLLM keeps state groups at fixed pages only without prefix caching; "
+                "set enable_prefix_caching to false"
+            )
+        return problems
+
+    @property
+    def has_state(self) -> bool:
+        """Whether some group holds fixed pages."""
+        return any(group.kind is GroupKind.STATE for group in self.groups)
+
+    @property
+    def usable_blocks(self) -> int:
+        """Blocks that can be handed out: all but the null block."""
+        return self.num_blocks - 1
+
+    @property
+    def watermark_blocks(self) -> int:
+        """Blocks that an admission leaves free while others run."""
+        return int(self.watermark * self.num_blocks)
+
+    @property
+    def max_in_flight_tokens(self) -> int:
+        """Most tokens scheduled and not yet settled: one budget per concurrent step."""
+        return self.max_num_batched_tokens * (2 if self.async_scheduling else 1)
+
+    def arrival_step(self, arrival_ms: float) -> int:
+        """Step at which a request that arrives at ``arrival_ms`` (whole ms count) can start."""
+        return int(-(-int(arrival_ms) // self.step_ms))
+
+    def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """Whether the pool could hold such a request in one group; the others are dropped."""
+        return -(-(prompt_tokens + output_tokens) // self.block_size) <= self.usable_blocks

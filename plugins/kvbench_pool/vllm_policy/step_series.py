@@ -1,0 +1,137 @@
+"""Figures of every step, summed exactly and kept as a series of bounded length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+#: What a step is noted with, in this order.
+COLUMNS = (
+    "step",
+    "used_blocks",
+    "cached_free_blocks",
+    "cached_prefixes",
+    "running",
+    "waiting",
+    "scheduled",
+    "computed_tokens",
+    "table_blocks",
+    "live_tokens",
+)
+_STEP, _USED, _CACHED_FREE, _CACHED, _RUNNING, _WAITING, _SCHEDULED, _COMPUTED, _TABLE, _LIVE = (
+    range(len(COLUMNS))
+)
+_BATCH = 16384 * len(COLUMNS)
+
+Matrix = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesPoint:
+    """One kept value of a series."""
+
+    step: int
+    value: int
+
+
+class StepSeries:
+    """Takes a row of integers per step; keeps sums, peaks and a bounded series.
+
+    Rows are appended to ``pending`` as flat integers, ``COLUMNS`` by ``COLUMNS``, by whoever
+    counts steps; ``settle`` works them off in batches.
+
+    Attributes:
+        pending: Rows not yet worked off.
+        peaks: Largest value of every column.
+        used_sum: Sum of the blocks in use over the steps.
+        busy_steps: Steps in which blocks were in use.
+        waste_sum: Sum over those steps of unused slots per slot in use.
+        steps: All steps.
+        scheduled_sum: Sum of the jobs scheduled per step.
+        computed_sum: Sum of the tokens computed per step.
+        saved_sum: Sum over the steps of the blocks that tables name more than once.
+        saved_peak: Most such blocks in any step.
+    """
+
+    def __init__(self, block_size: int, limit: int = 512) -> None:
+        self._block_size = block_size
+        self._limit = limit
+        self._width = 1
+        self._kept: Matrix = np.empty((0, len(COLUMNS), 2), dtype=np.int64)
+        self.pending: list[int] = []
+        self.peaks = dict.fromkeys(COLUMNS, 0)
+        self.used_sum = 0
+        self.busy_steps = 0
+        self.waste_sum = 0.0
+        self.steps = 0
+        self.scheduled_sum = 0
+        self.computed_sum = 0
+        self.saved_sum = 0
+        self.saved_peak = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough rows wait for ``settle`` to pay."""
+        return len(self.pending) >= _BATCH
+
+    def settle(self) -> None:
+        """Work off the pending rows."""
+        if not self.pending:
+            return
+        rows: Matrix = np.array(self.pending, dtype=np.int64).reshape(-1, len(COLUMNS))
+        self.pending.clear()
+        self._sum(rows)
+        self._keep(rows)
+
+    def _sum(self, rows: Matrix) -> None:
+        used = rows[:, _USED]
+        busy = used > 0
+        self.steps += len(rows)
+        self.busy_steps += int(busy.sum())
+        self.used_sum += int(used.sum())
+        self.scheduled_sum += int(rows[:, _SCHEDULED].sum())
+        self.computed_sum += int(rows[:, _COMPUTED].sum())
+        saved = np.maximum(rows[:, _TABLE] - used, 0)
+        self.saved_sum += int(saved.sum())
+        self.saved_peak = max(self.saved_peak, int(saved.max()))
+        for place, name in enumerate(COLUMNS):
+            self.peaks[name] = max(self.peaks[name], int(rows[:, place].max()))
+        waste = (rows[:, _TABLE] * self._block_size - rows[:, _LIVE])[busy]
+        shares = waste / (used[busy] * self._block_size)
+        # Added one by one in the order of the steps, so that the sum is the same to the last bit.
+        self.waste_sum = float(np.cumsum(np.concatenate(([self.waste_sum], shares)))[-1])
+
+    def _keep(self, rows: Matrix) -> None:
+        steps = np.broadcast_to(rows[:, :1], rows.shape)
+        self._kept = np.concatenate((self._kept, np.stack((steps, rows), axis=2)))
+        self._thin()
+        while len(self._kept) > self._limit:
+            self._width *= 2
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep, for every stretch of steps and every column, the largest value and its step."""
+        stretch = self._kept[:, _STEP, 0] // self._width
+        starts = np.flatnonzero(np.diff(stretch, prepend=-1))
+        ends = np.append(starts[1:], len(stretch))
+        if len(starts) == len(stretch):
+            return
+        columns = np.arange(len(COLUMNS))
+        self._kept = np.stack(
+            [
+                part[part[:, :, 1].argmax(axis=0), columns]
+                for part in (self._kept[a:b] for a, b in zip(starts, ends, strict=True))
+            ]
+        )
+
+    def points(self, column: str) -> tuple[SeriesPoint, ...]:
+        """Return the kept values of one of ``COLUMNS`` in the order of their steps.
+
+        Each stretch of steps is represented by its largest value, so peaks are exact.
+        """
+        place = COLUMNS.index(column)
+        return tuple(
+            SeriesPoint(step=int(step), value=int(value)) for step, value in self._kept[:, place]
+        )

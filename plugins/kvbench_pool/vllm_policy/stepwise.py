@@ -1,0 +1,222 @@
+"""Run a workload through the step-by-step scheduler: every option, one decision at a time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from kvbench.errors import KvbenchError
+from kvbench.workload.request import Request
+from kvbench_pool.digest import StepDigest, scheduled_part
+from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.job import Job
+from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
+from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
+from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
+from kvbench_pool.vllm_policy.step_series import StepSeries
+
+
+class Stepwise:
+    """Drives a ``Scheduler``: arrivals, steps and the output of a model that never stops early.
+
+    Request ``i`` joins the queue at the start of its arrival step. With nothing under way the
+    clock jumps to the next arrival. Under async scheduling the output of a step is taken in
+    after the next one was scheduled.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        digest: StepDigest | None,
+        sink: Callable[[RequestRecord], None],
+    ) -> None:
+        self._config = config
+        self._digest = digest
+        self._sink = sink
+        self._scheduler = Scheduler(config)
+        self._keys = PrefixKeys(config.block_size)
+        self._flying: deque[Step] = deque()
+        self._reported: dict[int, list[int]] = {}
+        self._blocks_at_end: dict[int, int] = {}
+        self._step = 0
+        self.counts = Counts()
+        self.series = StepSeries(config.block_size)
+        self._alive = 0
+
+    def run(self, requests: Iterable[Request]) -> None:
+        """Run all requests to their ends."""
+        arrivals = self._jobs(requests)
+        coming = next(arrivals, None)
+        while coming is not None or self._alive or self._flying:
+            if coming is not None and not self._alive and not self._flying:
+                self._step = max(self._step, coming.arrive_step)
+            while coming is not None and coming.arrive_step <= self._step:
+                self._scheduler.waiting.append(coming)
+                self._alive += 1
+                coming = next(arrivals, None)
+            if self._flying and not self._alive:
+                self._take_in(self._flying.popleft())
+                continue
+            self._one_step()
+            self._step += 1
+        self.series.settle()
+
+    def _jobs(self, requests: Iterable[Request]) -> Iterator[Job]:
+        last = 0
+        for index, request in enumerate(requests):
+            if not self._config.fits(request.prompt_tokens, request.output_tokens):
+                self.counts.dropped += 1
+                continue
+            self.counts.requests += 1
+            last = max(last, self._config.arrival_step(request.arrival_ms))
+            yield Job(
+                index=index,
+                prompt_tokens=request.prompt_tokens,
+                output_tokens=request.output_tokens,
+                keys=self._all_keys(request),
+                arrive_step=last,
+                known=request.prompt_tokens,
+            )
+
+    def _all_keys(self, request: Request) -> list[int]:
+        if not self._config.enable_prefix_caching:
+            return []
+        keys = self._keys.public(request).tolist()
+        full = (request.prompt_tokens + request.output_tokens) // self._config.block_size
+        return keys + self._keys.fresh(full - len(keys)).tolist()
+
+    def _one_step(self) -> None:
+        scheduler, waiting = self._scheduler, len(self._scheduler.waiting)
+        step = scheduler.schedule()
+        if not step.scheduled and not step.preempted and not self._flying:
+            self._refuse_stuck()
+        self.counts.preemptions += len(step.preempted)
+        for job in step.preempted:
+            self._reported.pop(job.index, None)
+        for part in step.scheduled:
+            if part.admitted:
+                self._note_admission(part)
+        self._note_series(step, waiting)
+        free = scheduler.cache.pool.num_free
+        parts = self._parts(step) if self._digest is not None else []
+        self._flying.append(step)
+        ended: list[int] = []
+        if len(self._flying) > (1 if self._config.async_scheduling else 0):
+            ended = self._take_in(self._flying.popleft())
+        if self._digest is not None:
+            preempted = [job.index for job in step.preempted]
+            self._digest.add(self._step, free, parts, preempted, ended)
+
+    def _refuse_stuck(self) -> None:
+        head = self._scheduler.waiting[0]
+        raise KvbenchError(
+            f"request {head.index} ({head.prompt_tokens} prompt tokens) can never be admitted: "
+            f"its cache groups need more than the {self._config.usable_blocks} blocks there are"
+        )
+
+    def _note_admission(self, part: Scheduled) -> None:
+        job, first = part.job, part.job.first_step < 0
+        self._reported[job.index] = [0] * len(self._config.groups)
+        if first:
+            job.first_step = self._step
+            job.hit_tokens = part.computed
+            self.counts.queued_steps += self._step - job.arrive_step
+        else:
+            job.rehit_tokens += part.computed
+        self.counts.note_admission(
+            first=first,
+            found=part.computed,
+            looked_up=job.prompt_tokens if first else job.known,
+        )
+
+    def _note_series(self, step: Step, waiting: int) -> None:
+        scheduler, pool = self._scheduler, self._scheduler.cache.pool
+        tables = scheduler.cache.groups[0].tables
+        self.series.pending += (
+            self._step,
+            self._config.usable_blocks - pool.num_free,
+            pool.num_cached_free,
+            pool.num_cached,
+            len(scheduler.running),
+            waiting,
+            len(step.scheduled),
+            sum([part.tokens for part in step.scheduled]),
+            sum([len(tables[part.job.index]) for part in step.scheduled]),
+            sum([part.computed + part.tokens for part in step.scheduled]),
+        )
+        if self.series.is_due:
+            self.series.settle()
+
+    def _parts(self, step: Step) -> list[str]:
+        return [self._part(part) for part in step.scheduled]
+
+    def _part(self, part: Scheduled) -> str:
+        reported = self._reported[part.job.index]
+        tables = self._scheduler.cache.table(part.job)
+        new = [table[known:] for table, known in zip(tables, reported, strict=True)]
+        self._reported[part.job.index] = [len(table) for table in tables]
+        return scheduled_part(part.job.index, part.tokens, part.computed, new)
+
+    def _take_in(self, step: Step) -> list[int]:
+        """Settle a step; return the requests that ended with it."""
+        held = {
+            part.job.index: sum(map(len, self._scheduler.cache.table(part.job)))
+            for part in step.scheduled
+            if part.job.known + 1 == part.job.prompt_tokens + part.job.output_tokens
+        }
+        ended = self._scheduler.update(step)
+        for job in ended:
+            job.finish_step = self._step
+            self._alive -= 1
+            self._reported.pop(job.index, None)
+            self._sink(_record(job, held[job.index]))
+        return [job.index for job in ended]
+
+
+def _record(job: Job, blocks: int) -> RequestRecord:
+    return RequestRecord(
+        index=job.index,
+        prompt_tokens=job.prompt_tokens,
+        output_tokens=job.output_tokens,
+        arrive_step=job.arrive_step,
+        first_step=job.first_step,
+        finish_step=job.finish_step,
+        hit_tokens=job.hit_tokens,
+        preemptions=job.preemptions,
+        rehit_tokens=job.rehit_tokens,
+        blocks=blocks,
+    )
+
+
+def run_stepwise(
+    requests: Iterable[Request],
+    config: PoolConfig,
+    *,
+    digest: StepDigest | None = None,
+    sink: Callable[[RequestRecord], None] | None = None,
+) -> Simulation:
+    """Simulate one decision at a time.
+
+    Args:
+        requests: The workload, in order of arrival.
+        config: Pool and scheduler.
+        digest: Takes in every step's decisions.
+        sink: Takes the records instead of the result's ``records``.
+
+    Raises:
+        KvbenchError: A request that several groups together can never hold.
+    """
+    records: list[RequestRecord] = []
+    stepwise = Stepwise(config, digest, sink or records.append)
+    stepwise.run(requests)
+    pool = stepwise._scheduler.cache.pool
+    return Simulation(
+        config=config,
+        counts=stepwise.counts,
+        series=stepwise.series,
+        records=tuple(records),
+        last_step=stepwise._step - 1,
+        evicted_blocks=pool.evicted,
+        free_queue=tuple(pool.free_queue()),
+        digest=digest.hex if digest else "",
+    )
