@@ -73,8 +73,21 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="max_num_batched_tokens",
         type="int",
-        help="Token budget of one engine step; peak activation grows with it.",
-        default=8192,
+        help="Token budget of one engine step: what an engine's layout holds in flight, and what "
+        "its peak activation grows with.",
         minimum=1,
     ),
+    Option(
+        name="async_scheduling",
+        type="bool",
+        help="Whether the engine of the layout schedules a step ahead.",
+    ),
+    Option(
+        name="enable_prefix_caching",
+        type="bool",
+        help="Whether the engine of the layout keeps full blocks for reuse.",
+    ),
 )
+
+#: Options that an engine's layout reads under the same name; ``paged`` has none.
+LAYOUT_OPTIONS = ("max_num_batched_tokens", "async_scheduling", "enable_prefix_caching")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from kvbench.engine import Cell, CellOutput, Evidence, Observation
+from kvbench.engine import Cell, CellOutput, Evidence, Observation, Scalar
 from kvbench.errors import CellFailed
 from kvbench.layout import Arrangement, LayoutOptions
 from kvbench.model.sizing import logical_size, size_at
@@ -14,6 +14,7 @@ from kvbench.plugins import load_plugins
 from kvbench.report.geometry import ARTIFACT, geometry_json
 from kvbench_analytic.budget import Budget, cell_budget
 from kvbench_analytic.lengths import workload_totals
+from kvbench_analytic.options import LAYOUT_OPTIONS
 
 #: Nothing is asked about contexts beyond this when a model states no maximum.
 _LONGEST_TOKENS = 1 << 30
@@ -28,7 +29,7 @@ def size_cell(cell: Cell) -> CellOutput:
     """
     if cell.model is None:
         raise CellFailed("no_model", "stage size needs a model")
-    arrangement = arranged(cell.model, *_layout_key(cell))
+    arrangement = _cell_arrangement(cell, cell.model)
     budget = cell_budget(cell)
     values = dict(_request(cell, cell.model, arrangement))
     if cell.workload is not None:
@@ -52,22 +53,34 @@ def size_cell(cell: Cell) -> CellOutput:
 
 @lru_cache(maxsize=1024)
 def arranged(
-    model: ModelSpec, layout: str, block_size: int | None, kv_dtype: str, tp: int, pp: int
+    model: ModelSpec,
+    layout: str,
+    block_size: int | None,
+    kv_dtype: str,
+    tp: int,
+    pp: int,
+    engine: tuple[tuple[str, Scalar], ...] = (),
 ) -> Arrangement:
     """Arrange ``model``; equal cells share the result."""
-    options = LayoutOptions(block_size=block_size, kv_dtype=kv_dtype, tp=tp, pp=pp)
+    options = LayoutOptions(
+        block_size=block_size, kv_dtype=kv_dtype, tp=tp, pp=pp, engine=dict(engine)
+    )
     return load_plugins().layout(layout).arrange(model, options)
 
 
-def _layout_key(cell: Cell) -> tuple[str, int | None, str, int, int]:
+def _cell_arrangement(cell: Cell, model: ModelSpec) -> Arrangement:
     settings = cell.settings
-    block_size = settings.get("block_size")
-    return (
-        str(settings["layout"]),
+    layout, block_size = str(settings["layout"]), settings.get("block_size")
+    mirrored = bool(load_plugins().layout(layout).mirrors)
+    stated = tuple((name, settings[name]) for name in LAYOUT_OPTIONS if name in settings)
+    return arranged(
+        model,
+        layout,
         None if block_size is None else int(block_size),
         str(settings["kv_dtype"]),
         int(settings["tp"]),
         int(settings["pp"]),
+        stated if mirrored else (),
     )
 
 

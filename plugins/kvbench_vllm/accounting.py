@@ -116,8 +116,19 @@ def predicted(engine: InProcessEngine) -> Arrangement | None:
         block_size=engine.cache_config.block_size,
         kv_dtype=str(engine.settings["kv_dtype"]),
         tp=int(engine.settings["tp"]),
+        engine=_layout_options(engine),
     )
     return VllmLayout().arrange(engine.model, options)
+
+
+def _layout_options(engine: InProcessEngine) -> dict[str, object]:
+    scheduler = engine.engine.vllm_config.scheduler_config
+    return {
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "async_scheduling": bool(scheduler.async_scheduling),
+        "enable_prefix_caching": bool(engine.cache_config.enable_prefix_caching),
+        "max_model_len": engine.engine.vllm_config.model_config.max_model_len,
+    }
 
 
 def _bytes_problem(engine: InProcessEngine, effective: dict[str, Scalar]) -> str:

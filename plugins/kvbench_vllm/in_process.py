@@ -133,6 +133,8 @@ def engine_arguments(config: EngineConfig) -> dict[str, Any]:
     }
     if settings.get("budget_bytes") is not None:
         arguments["kv_cache_memory_bytes"] = settings["budget_bytes"]
+    if settings.get("context_tokens") is not None:
+        arguments.setdefault("max_model_len", settings["context_tokens"])
     return arguments
 
 

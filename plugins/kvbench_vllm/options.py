@@ -143,9 +143,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="context_tokens",
         type="int",
-        help="Length at which concurrency is stated beside the engine's own maximum.",
+        help="Longest request, in tokens, when max_model_len is not given: the length at which "
+        "vLLM states its maximum concurrency.",
         minimum=1,
-        stages=(Stage.SIZE,),
+        scope=_ENGINE,
     ),
     Option(
         name="url",

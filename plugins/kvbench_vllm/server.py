@@ -23,6 +23,7 @@ from kvbench_vllm.endpoint import Endpoint
 from kvbench_vllm.failures import explain_failure
 from kvbench_vllm.http import get_json, is_healthy
 from kvbench_vllm.in_process import engine_arguments
+from kvbench_vllm.memory import group_bytes
 
 START_LIMIT_S = 600.0
 _STOP_LIMIT_S = 15.0
@@ -100,6 +101,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         break
     # The leader may be gone before its engine processes are.
     _signal_group(process, signal.SIGKILL)
+    deadline = time.monotonic() + _STOP_LIMIT_S
+    while group_bytes(process.pid) and time.monotonic() < deadline:
+        time.sleep(_POLL_S / 10)
 
 
 def command_line(config: EngineConfig, port: int, nonce: str) -> list[str]:
