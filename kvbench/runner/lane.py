@@ -162,6 +162,8 @@ class ProcessLane:
             task = self._tasks.popleft()
             self.group.failed(task, failure, self._failure_log(task, failure))
         else:
+            if failure.reason == "worker_crashed":
+                failure = dataclasses.replace(failure, reason="engine_start")
             log = self._write_log(self._log.name, failure.details)
             self.group.refused(failure, log)
         self._retire()
