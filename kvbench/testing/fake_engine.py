@@ -176,9 +176,11 @@ def _hang() -> CellOutput:
 
 
 def _wait(cell: Cell, session: FakeEngine) -> CellOutput:
-    """Leave a sign that the repeat has begun, then wait for the file ``release``."""
+    """Say in ``<release>.begun`` who has begun (its process id), wait for ``release``."""
     release = Path(str(cell.settings["release"]))
-    release.with_suffix(".begun").touch()
+    begun = release.with_suffix(".begun.tmp")
+    begun.write_text(str(os.getpid()), encoding="ascii")
+    begun.replace(release.with_suffix(".begun"))
     while not release.exists():
         time.sleep(0.005)
     return _ok(cell, session)

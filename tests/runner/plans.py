@@ -43,7 +43,7 @@ def run(plan: Plan, run_dir: Path, **options: Any) -> Results:
     return read_results(run_dir)
 
 
-def end(plan: Plan, run_dir: Path, **options: Any) -> RunEnd:
+def end(plan: Plan, run_dir: Path | None, **options: Any) -> RunEnd:
     key = "run_dir" if "resume" not in options else "resume"
     return run_plan(plan, fake_plugins(), RunOptions(**{**options, key: run_dir}))
 
