@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from kvbench.plan.estimate import Estimate
     from kvbench.plan.spec import Plan, PlannedCell
 
-#: Stages of the expansion, in order, as ``StageCounts`` names them.
-STAGES = ("product", "zipped", "excluded", "included", "fit")
+#: Stages of the expansion, in order, each with its field of ``StageCounts``.
+STAGES = {
+    "product": "product",
+    "zip": "zipped",
+    "exclude": "excluded",
+    "include": "included",
+    "fit": "fit",
+}
 
 
 @click.command("plan")
@@ -114,7 +120,7 @@ def _echo_counts(plan: Plan, *, aside: bool) -> None:
         err=aside,
     )
     for counts in plan.counts:
-        stages = " -> ".join(f"{stage} {getattr(counts, stage)}" for stage in STAGES)
+        stages = " -> ".join(f"{stage} {getattr(counts, name)}" for stage, name in STAGES.items())
         click.echo(f"  {counts.benchmark}: {stages}", err=aside)
     click.echo(err=aside)
 
@@ -141,11 +147,12 @@ def _echo_skips(plan: Plan, *, aside: bool) -> None:
 
 
 def _echo_times(times: Estimate, *, aside: bool) -> None:
+    limits = f"{_duration(times.at_least_s)} to {_duration(times.at_most_s)}"
     if times.expected_s is None:
-        span = f"at least {_duration(times.at_least_s)}, at most {_duration(times.at_most_s)}"
+        text = f"not known, {limits}"
     else:
-        span = f"about {_duration(times.expected_s)}"
-    click.echo(f"time: {span}; based on {times.basis}", err=aside)
+        text = f"about {_duration(times.expected_s)}"
+    click.echo(f"time: {text}; based on {times.basis}", err=aside)
 
 
 def _duration(seconds: float) -> str:

@@ -111,7 +111,7 @@ def _basis(runnable: int, known: int, expected: float | None) -> str:
         return "nothing will run"
     if expected is None:
         return (
-            "limits of the protocol only (timeout_s of every repeat, engine start-up apart): no "
-            f"earlier run has measured enough of these cells ({known} of {runnable})"
+            "limits of the protocol (min_measure_s; timeout_s of every repeat, engine start-up "
+            f"apart), since earlier runs have measured {known} of {runnable} cells"
         )
     return f"earlier runs: {known} of {runnable} cells were measured before"
