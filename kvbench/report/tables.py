@@ -66,9 +66,9 @@ def number(value: float | None, unit: str) -> Field:
     return Field(text=in_words(value, unit), key=value)
 
 
-def result_tables(run: RunFrames) -> list[Table]:
+def result_tables(run: RunFrames, limit: int = MAX_ROWS) -> list[Table]:
     """Return a table for each benchmark: a row for each passed cell, a column for each metric."""
-    found, left = [], MAX_ROWS
+    found, left = [], limit
     groups = list(run.values.groupby("benchmark", sort=False))
     for place, (benchmark, frame) in enumerate(groups):
         table = _result_table(str(benchmark), frame, max(20, left // (len(groups) - place)))
@@ -197,40 +197,38 @@ def _difference(value: float | None, top: float) -> Field:
 
 
 def comparison_table(pairs: Sequence[PairVerdict], limit: int = 300) -> Table:
-    """Return compared pairs: regressions by size first, then the rest as compared."""
+    """Return compared pairs: regressions by size first, then the rest as compared.
+
+    Pairs of two runs need no column that says which runs they are of.
+    """
     ordered = sorted(pairs, key=severity, reverse=True)
-    rows = [
-        (
-            text(pair.comparison),
-            text(pair.benchmark),
-            text(f"{pair.new} against {pair.base}"),
-            text(point_name(pair.where)),
-            text(f"{pair.metric} {pair_evidence(pair)}"),
-            number(pair.base_median, pair.unit),
-            number(pair.new_median, pair.unit),
-            Field(text=ratio_text(pair), key=pair.ratio),
-            Field(text=str(pair.verdict), mark=str(pair.verdict)),
-            text(pair.reason),
-        )
-        for pair in ordered[:limit]
-    ]
+    named = any(pair.vary != "run" for pair in pairs)
+    head = ("comparison", "pair") if named else ()
     return Table(
         name="comparisons",
         caption="Paired cells: ratio of medians with its interval, and the verdict",
         columns=(
-            "comparison", "benchmark", "pair", "where", "metric", "base", "new", "new ÷ base",
-            "verdict", "why",
+            *head, "benchmark", "where", "metric", "base", "new", "new ÷ base", "verdict", "why",
         ),  # fmt: skip
-        rows=tuple(rows),
+        rows=tuple(_pair_row(pair, named) for pair in ordered[:limit]),
         omitted=max(0, len(ordered) - limit),
     )
 
 
-def pair_evidence(pair: PairVerdict) -> str:
-    """Return the kinds of evidence of a pair: one, or that of the base against the new one."""
-    if pair.base_evidence == pair.evidence:
-        return tag(pair.evidence)
-    return f"{tag(pair.base_evidence)} → {tag(pair.evidence)}"
+def _pair_row(pair: PairVerdict, named: bool) -> tuple[Field, ...]:
+    head = (text(pair.comparison), text(f"{pair.new} against {pair.base}")) if named else ()
+    where = point_name(pair.where)
+    return (
+        *head,
+        text(pair.benchmark),
+        text(where if named else ", ".join(filter(None, [pair.engine, where]))),
+        text(f"{pair.metric} {pair_evidence(pair)}"),
+        number(pair.base_median, pair.unit),
+        number(pair.new_median, pair.unit),
+        Field(text=ratio_text(pair), key=pair.ratio),
+        Field(text=str(pair.verdict), mark=str(pair.verdict)),
+        text(pair.reason),
+    )
 
 
 def severity(pair: PairVerdict) -> tuple[int, float]:
@@ -247,6 +245,13 @@ def ratio_text(pair: PairVerdict) -> str:
     if pair.ratio_low is None or pair.ratio_high is None:
         return times(pair.ratio)
     return f"{times(pair.ratio)} [{times(pair.ratio_low)}, {times(pair.ratio_high)}]"
+
+
+def pair_evidence(pair: PairVerdict) -> str:
+    """Return the kinds of evidence of a pair: one, or that of the base against the new one."""
+    if pair.base_evidence == pair.evidence:
+        return tag(pair.evidence)
+    return f"{tag(pair.base_evidence)} → {tag(pair.evidence)}"
 
 
 def expectation_table(found: Sequence[ExpectVerdict]) -> Table:

@@ -128,6 +128,8 @@ def comparison_chart(pairs: tuple[PairVerdict, ...]) -> Chart | None:
 def _pair_name(pair: PairVerdict) -> str:
     where = point_name(pair.where)
     name = f"{pair.new} / {pair.base}: {pair.metric}"
+    if pair.vary == "run":
+        name, where = pair.metric, where or pair.engine
     if pair.base_evidence != pair.evidence:
         name += f" {pair_evidence(pair)}"
     return f"{name} ({where})" if where else name
