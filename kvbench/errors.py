@@ -46,6 +46,10 @@ class ModelError(KvbenchError):
     """A model that cannot be read, or that a layout (an engine) refuses."""
 
 
+class DeviceError(KvbenchError):
+    """A device that is not in the catalog, or a device table that cannot be read."""
+
+
 class TraceError(KvbenchError):
     """A trace or workload that cannot be read; the message names file and line."""
 
