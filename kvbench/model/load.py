@@ -62,7 +62,12 @@ def _reference_model(reference: str, folder: Path) -> ModelSpec:
         raise ModelError(f"{reference}: no such file or folder")
     if _HUB_ID.match(reference):
         return _hub_model(reference)
-    raise ModelError(f"no model {reference!r}{did_you_mean(reference, catalog_names())}")
+    raise ModelError(f"no model {reference!r}{_hint(reference)}")
+
+
+def _hint(reference: str) -> str:
+    near = did_you_mean(reference, catalog_names())
+    return near if "mean" in near else "; `kvbench models` lists the catalog"
 
 
 def _exists(path: Path) -> bool:

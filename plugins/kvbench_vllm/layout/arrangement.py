@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvbench.layout import Group, group_blocks
 from kvbench.model.sizing import CacheCost, Costs
+from kvbench_vllm.layout.derivation import BlockRule, cache_lines, group_lines
 from kvbench_vllm.layout.groups import CacheGroup
 from kvbench_vllm.layout.spec import CacheSpec
 from kvbench_vllm.layout.worker import Worker, state_blocks
@@ -22,7 +23,9 @@ class VllmArrangement:
         groups: Groups in the engine's order.
         block_size: ``cache_config.block_size`` after the engine's choice.
         bytes_per_block: Bytes of one block id: those of the widest group.
-        costs: What each cache costs without blocks.
+        caches: Every distinct cache with its number, before pages were made equal.
+        block_rule: Why the block of a hybrid has its size.
+        tp: Tensor-parallel ranks.
         kv_dtype: Cache element type.
         assumptions: What was assumed.
         tokens_in_flight: Tokens scheduled but not settled, held beyond a window.
@@ -34,7 +37,9 @@ class VllmArrangement:
     groups: tuple[Group, ...]
     block_size: int
     bytes_per_block: int
-    costs: Costs
+    caches: Mapping[CacheSpec, int]
+    block_rule: BlockRule | None
+    tp: int
     kv_dtype: str
     assumptions: tuple[str, ...]
     tokens_in_flight: int
@@ -46,6 +51,11 @@ class VllmArrangement:
     def layout(self) -> str:
         """The engine version that is mirrored."""
         return VERSION
+
+    @property
+    def costs(self) -> Costs:
+        """What each cache costs without blocks."""
+        return tuple([(_cost(spec), count) for spec, count in self.caches.items()])
 
     @property
     def null_blocks(self) -> int:
@@ -82,6 +92,13 @@ class VllmArrangement:
     def capacity_tokens(self, num_blocks: int) -> int:
         """The engine's "GPU KV cache size: N tokens", at its longest request."""
         return int(self.max_concurrency(num_blocks, self.max_model_len) * self.max_model_len)
+
+    def derivation(self, tokens: int) -> tuple[str, ...]:
+        """The arithmetic for a request of ``tokens`` tokens, a line per step."""
+        rule = () if self.block_rule is None else (str(self.block_rule),)
+        groups = group_lines(self.groups, tokens, self.tokens_in_flight, self.encoder_tokens)
+        total = f"one block id costs its widest group: {self.bytes_per_block:,} B"
+        return (*cache_lines(self.caches, self.tp), *rule, *groups, total)
 
     def _admission(self, group: Group, tokens: int) -> int:
         match group.kind:
@@ -121,11 +138,6 @@ def _fixed_blocks(spec: CacheSpec, worker: Worker) -> int | None:
     if spec.kind == "cross":
         return -(-spec.encoder_tokens // spec.block_size)
     return None
-
-
-def costs(caches: Mapping[CacheSpec, int]) -> Costs:
-    """Logical cost of every cache, from the specs before pages were made equal."""
-    return tuple([(_cost(spec), count) for spec, count in caches.items()])
 
 
 def _cost(spec: CacheSpec) -> CacheCost:

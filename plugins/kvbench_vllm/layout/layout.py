@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from kvbench.errors import ModelError
 from kvbench.layout import LayoutOptions
 from kvbench.model.sizing import pipeline_owners
 from kvbench.model.spec import ModelSpec
-from kvbench_vllm.layout.arrangement import VERSION, VllmArrangement, costs, public_group
+from kvbench_vllm.layout.arrangement import VERSION, VllmArrangement, public_group
 from kvbench_vllm.layout.groups import CacheGroup, make_groups
-from kvbench_vllm.layout.options import engine_options
+from kvbench_vllm.layout.options import OPTION_KINDS, engine_options
 from kvbench_vllm.layout.refusals import check_cache_dtype, check_model, check_tensor_parallel
 from kvbench_vllm.layout.spec import CacheSpec
-from kvbench_vllm.layout.worker import Worker, block_size, cache_spec, make_worker
+from kvbench_vllm.layout.worker import (
+    Worker,
+    attention_block_size,
+    block_rule,
+    block_size,
+    cache_spec,
+    make_worker,
+)
 
 #: Families whose attention modules are built before their recurrent ones.
 _ATTENTION_FIRST = frozenset({"zamba2", "zamba"})
@@ -24,6 +32,7 @@ class VllmLayout:
 
     name = "vllm"
     mirrors = VERSION
+    option_kinds = OPTION_KINDS
 
     def arrange(self, model: ModelSpec, options: LayoutOptions) -> VllmArrangement:
         """Arrange ``model`` on the rank whose blocks are widest.
@@ -62,9 +71,29 @@ def _caches(worker: Worker, size: int) -> list[tuple[CacheSpec, int]]:
         spec = made[id(layer)]
         if spec is not None:
             found.append((spec, owner))
+    if worker.options.disable_hybrid_kv_cache_manager:
+        found = _promoted(found)
     if model.model_type in _ATTENTION_FIRST:
         found.sort(key=lambda cache: cache[0].kind == "state")
     return found
+
+
+def _promoted(caches: list[tuple[CacheSpec, int]]) -> list[tuple[CacheSpec, int]]:
+    """Windowed caches kept in full, when there are full ones beside them.
+
+    Raises:
+        ModelError: Other kinds remain, which vLLM cannot keep in one group.
+    """
+    kinds = {spec.kind for spec, _ in caches}
+    if not kinds & {"full", "mla"} or not kinds & {"sliding", "chunked"}:
+        return caches
+    if kinds - {"full", "mla", "sliding", "chunked"}:
+        raise ModelError("vLLM cannot disable its hybrid cache manager for a model with state")
+    promoted = {id(spec): replace(spec, kind="full", window=None) for spec, _ in caches}
+    return [
+        (spec if spec.kind in ("full", "mla") else promoted[id(spec)], owner)
+        for spec, owner in caches
+    ]
 
 
 def _arrangement(
@@ -90,7 +119,9 @@ def _arrangement(
         groups=tuple([public_group(group, worker) for group in on_rank]),
         block_size=size,
         bytes_per_block=widths[widest],
-        costs=costs(_counted(caches, stage)),
+        caches=_counted(caches, stage),
+        block_rule=block_rule(worker, attention_block_size(worker)),
+        tp=options.tp,
         kv_dtype=worker.element.name,
         assumptions=_assumptions(worker, options),
         tokens_in_flight=engine.tokens_in_flight(options.pp),

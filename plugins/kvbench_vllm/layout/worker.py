@@ -7,7 +7,6 @@ Mirrors the attention layers' KV cache specs, the block size choice of the platf
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import lcm
 
 from kvbench.errors import ModelError
 from kvbench.layout import LayoutOptions
@@ -24,6 +23,7 @@ from kvbench.model.spec import (
     SlidingLayer,
     StateLayer,
 )
+from kvbench_vllm.layout.derivation import BlockRule
 from kvbench_vllm.layout.options import EngineOptions
 from kvbench_vllm.layout.spec import CacheSpec
 
@@ -173,23 +173,28 @@ def _widest_head(worker: Worker) -> int:
 
 
 def block_size(worker: Worker) -> int:
-    """Tokens per block of attention layers.
-
-    In a hybrid an attention page must cover a state page: the block grows to the next multiple
-    of its alignment, ``align * ceil(state_bytes / (align * bytes_per_token))``.
-    """
+    """Tokens per block of attention layers."""
     size = attention_block_size(worker)
+    rule = block_rule(worker, size)
+    return size if rule is None else max(size, rule.size)
+
+
+def block_rule(worker: Worker, size: int) -> BlockRule | None:
+    """Why the block of a hybrid grows, ``None`` where it does not have to.
+
+    An attention page must cover a state page: the block is the next multiple of its alignment,
+    ``align * ceil(state_bytes / (align * bytes_per_token))``.
+    """
     if not worker.is_hybrid:
-        return size
+        return None
     uses_mla = any(isinstance(layer, MlaLayer) for layer in worker.distinct)
     kernel = _FLASH_MLA_BLOCK if uses_mla and worker.element.bits == 8 else DEFAULT_BLOCK
     align = max(kernel, size, 128 if uses_mla else 0)
     state = max(state_page_bytes(worker, layer) for layer in _states(worker))
-    if state == 0:
-        return size
-    per_token = align * _token_bytes(worker)
-    wanted = align * -(-state // per_token)
-    return max(size, -(-wanted // lcm(kernel)) * kernel)
+    token = _token_bytes(worker)
+    wanted = align * -(-state // (align * token))
+    grown = -(-wanted // kernel) * kernel
+    return BlockRule(align=align, state_bytes=state, token_bytes=token, size=grown)
 
 
 def _token_bytes(worker: Worker) -> int:
