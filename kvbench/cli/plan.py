@@ -38,7 +38,7 @@ def command(suite: Path, engine: str | None, output_format: str) -> None:
     from kvbench.plan.estimate import estimate
     from kvbench.plan.make import make_plan
     from kvbench.plugins import load_plugins
-    from kvbench.runner.folder import RUNS_FOLDER
+    from kvbench.results.schema import RUNS_FOLDER
     from kvbench.suite.load import load_suite
 
     plugins = load_plugins()

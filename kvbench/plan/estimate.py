@@ -10,11 +10,10 @@ from statistics import fmean
 from kvbench.errors import ResultsError
 from kvbench.plan.spec import Plan, PlannedCell
 from kvbench.results.journal import History, read_journal
-from kvbench.results.schema import MEASURED
+from kvbench.results.schema import JOURNAL_FILE, MEASURED
 
 #: Earlier runs that are looked at, newest first.
 _RUNS = 5
-_JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ def estimate(plan: Plan, runs: Path) -> Estimate:
 
 def earlier(runs: Path) -> dict[str, History]:
     """What the newest runs in ``runs`` measured, by cell id; the newest run wins."""
-    journals = sorted(runs.glob(f"*/{_JOURNAL}"), reverse=True)[:_RUNS] if runs.is_dir() else []
+    journals = sorted(runs.glob(f"*/{JOURNAL_FILE}"), reverse=True)[:_RUNS] if runs.is_dir() else []
     found: dict[str, History] = {}
     for journal in reversed(journals):
         try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from kvbench.results.metadata import canonical_json
 
 #: Fields of specs that say where a figure comes from or how the user calls it. The name is in
 #: the cell's settings, as the suite wrote it.
@@ -20,15 +21,6 @@ _NOT_CONTENT = frozenset({"name", "source", "weight_source", "assumptions", "pat
 
 #: Limits of the protocol: they end repeats and runs, and change no sample.
 _LIMITS = frozenset({"timeout_s", "on_failure"})
-
-
-def canonical_json(value: Any) -> str:
-    """Write ``value`` in the one way in which equal content is equal text.
-
-    Raises:
-        ValueError: It holds NaN or an infinity.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 
 #: Version of the files' layout; a reader refuses a newer one and migrates older ones.
 SCHEMA_VERSION = 1
@@ -44,6 +45,9 @@ PLAN_FILE = "plan.json"
 ENVIRONMENT_FILE = "environment.json"
 SUITE_FILE = "suite.toml"
 LOGS_FOLDER = "logs"
+
+#: Where runs land unless ``-o`` says otherwise, relative to the current folder.
+RUNS_FOLDER = Path("reports") / "runs"
 
 
 class Phase(StrEnum):

@@ -22,14 +22,12 @@ from kvbench.results.schema import (
     ENVIRONMENT_FILE,
     LOGS_FOLDER,
     PLAN_FILE,
+    RUNS_FOLDER,
     SAMPLES_FILE,
     SUITE_FILE,
     Status,
 )
 from kvbench.suite.spec import Benchmark
-
-#: Where runs land unless ``-o`` says otherwise, relative to the current folder.
-RUNS_FOLDER = Path("reports") / "runs"
 
 
 def new_run_id(plan: Plan, now: dt.datetime) -> str:

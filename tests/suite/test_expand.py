@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvbench.engine import Stage
-from kvbench.suite.expand import Expansion, expand, holds, size_of
+from kvbench.suite.expand import Expansion, Point, expand, holds, size_of
 from kvbench.suite.spec import Benchmark, Condition, Exclude, Protocol
 
 from .toy_suites import GOOD, load
@@ -92,7 +92,7 @@ def test_the_suite_of_the_tests(tmp_path: Path) -> None:
 
 
 def test_conditions() -> None:
-    point = {"a": 4, "b": "u", "c": True}
+    point: Point = {"a": 4, "b": "u", "c": True}
     right = (
         Condition(axis="a", equals=4),
         Condition(axis="a", one_of=(1, 4)),

@@ -150,7 +150,8 @@ VALUES = st.recursive(
 def test_written_tables_are_found_where_they_were_written(
     tables: dict[str, dict[str, str]],
 ) -> None:
-    text, expected = "", {}
+    text = ""
+    expected: dict[KeyPath, int] = {}
     for table, pairs in tables.items():
         expected[(table,)] = text.count("\n") + 1
         text += f"[{_quoted(table)}]\n"
