@@ -147,6 +147,9 @@ def _echo_skips(plan: Plan, *, aside: bool) -> None:
 
 
 def _echo_times(times: Estimate, *, aside: bool) -> None:
+    if not times.runnable_cells:
+        click.echo(f"time: none; {times.basis}", err=aside)
+        return
     limits = f"{_duration(times.at_least_s)} to {_duration(times.at_most_s)}"
     if times.expected_s is None:
         text = f"not known, {limits}"

@@ -31,12 +31,17 @@ _RANGE = Record(
         "step": Field(type=Number(above=0), help="Each value is the one before plus this."),
     },
 )
-_VALUES = Array(item=ScalarValue())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisValues:
-    """The values of one axis: a list, or a range ``{start, stop, factor|step}``."""
+    """The values of one axis: a list, or a range ``{start, stop, factor|step}``.
+
+    Attributes:
+        unique: No value may appear twice. In a zip it may, as long as the positions differ.
+    """
+
+    unique: bool = True
 
     def parse(
         self, value: object, key: KeyPath, problems: Problems
@@ -49,13 +54,14 @@ class AxisValues:
             return problems.refuse(
                 key, f"expected a list of values or {{start, stop, factor|step}}, got {got}"
             )
-        values = _VALUES.parse(value, key, problems)
+        values = Array(item=ScalarValue(), unique=self.unique).parse(value, key, problems)
         return INVALID if values is INVALID or _mixed(values, key, problems) else values
 
     def schema(self) -> JsonSchema:
         """See ``Type.schema``."""
         kinds: tuple[str, ...] = ("string", "number", "boolean")
-        lists = [{**_VALUES.schema(), "items": {"type": kind}} for kind in kinds]
+        values = Array(item=ScalarValue(), unique=self.unique).schema()
+        lists = [{**values, "items": {"type": kind}} for kind in kinds]
         return {"anyOf": [*lists, range_schema()]}
 
 
@@ -85,7 +91,7 @@ class ConditionValue:
             "description": "A value, a list of values, or bounds {ge, gt, le, lt}.",
             "anyOf": [
                 ScalarValue().schema(),
-                _VALUES.schema(),
+                Array(item=ScalarValue()).schema(),
                 {**_BOUNDS.schema(), "minProperties": 1},
             ],
         }

@@ -15,6 +15,7 @@ from kvbench.suite.options import NAMED_TYPES
 from kvbench.suite.points import has_points, read_excludes, read_includes
 from kvbench.suite.problems import INVALID, Invalid, Problems
 from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
+from kvbench.suite.types import identity
 
 #: Most cells of one benchmark; a plan holds them all in memory.
 MAX_CELLS = 1_000_000
@@ -227,7 +228,20 @@ class _Draft:
             listed = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             self.problems.add((*self.key, "zip"), f"expected axes of one length: {listed}")
             return False
-        return not both
+        return not self._repeats_position(zipped) and not both
+
+    def _repeats_position(self, zipped: Axes) -> bool:
+        """Note a position of the zip at which every axis has the values of an earlier one."""
+        first: dict[tuple[object, ...], int] = {}
+        for index, position in enumerate(zip(*zipped.values(), strict=True)):
+            seen = first.setdefault(tuple(map(identity, position)), index)
+            if seen != index:
+                key = (*self.key, "zip", next(iter(zipped)), index)
+                self.problems.add(
+                    key, f"makes position {index + 1} of the zip equal to position {seen + 1}"
+                )
+                return True
+        return False
 
     def _size_fits(self, matrix: Axes, zipped: Axes) -> bool:
         cells = size_of(matrix, zipped) * len(self.engines)

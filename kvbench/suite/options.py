@@ -61,8 +61,8 @@ def unknown_option(name: str, engine: str, info: EngineInfo, stage: Stage | None
     return f"engine {engine!r} has no option {name!r}{where}{did_you_mean(name, known)}"
 
 
-def option_schemas(infos: Iterable[EngineInfo]) -> tuple[dict[str, JsonSchema], ...]:
-    """JSON Schemas of every option of the given engines: as a single value, and as an axis.
+def option_schemas(infos: Iterable[EngineInfo]) -> dict[str, JsonSchema]:
+    """JSON Schema of one value of every option of the given engines, by name.
 
     An option that several engines declare is described by each; only the engine that a suite
     names decides, so the schema merely lists types and choices that any of them takes.
@@ -71,9 +71,7 @@ def option_schemas(infos: Iterable[EngineInfo]) -> tuple[dict[str, JsonSchema], 
     for info in infos:
         for option in info.options:
             declared.setdefault(option.name, []).append((info.name, option))
-    values = {name: value_schema(options) for name, options in sorted(declared.items())}
-    axes = {name: _axis_schema(schema) for name, schema in values.items()}
-    return values, axes
+    return {name: value_schema(options) for name, options in sorted(declared.items())}
 
 
 def _has_type(option: Option, value: Scalar) -> bool:
@@ -111,9 +109,10 @@ def value_schema(options: Sequence[tuple[str, Option]]) -> JsonSchema:
     return schema
 
 
-def _axis_schema(value: JsonSchema) -> JsonSchema:
+def axis_schema(value: JsonSchema, *, unique: bool) -> JsonSchema:
+    """JSON Schema of an axis of values that are right by ``value``."""
     items = {key: rule for key, rule in value.items() if key != "description"}
-    values = {"type": "array", "items": items, "minItems": 1, "uniqueItems": True}
+    values = {"type": "array", "items": items, "minItems": 1, "uniqueItems": unique}
     axis = {"description": value["description"]}
     if value["type"] not in ("integer", "number"):
         return {**axis, **values}

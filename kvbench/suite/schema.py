@@ -23,8 +23,7 @@ def suite_schema(infos: Iterable[EngineInfo]) -> JsonSchema:
     excludes that match, equal lengths of a zip.
     """
     infos = sorted(infos, key=lambda info: info.name)
-    options, axes = option_schemas(infos)
-    schema = root_record(options, axes, domain_schemas()).schema()
+    schema = root_record(option_schemas(infos), domain_schemas()).schema()
     engine = schema["properties"]["engines"]["additionalProperties"]
     engine["allOf"] = [_options_of_plugin(info) for info in infos]
     return {"$schema": DIALECT, "title": "kvbench suite", **schema}

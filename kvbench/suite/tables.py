@@ -9,6 +9,7 @@ from typing import Any
 from kvbench.engine import Cache, Stage
 from kvbench.suite.axis import AxisValues, ConditionValue
 from kvbench.suite.lines import KeyPath
+from kvbench.suite.options import axis_schema
 from kvbench.suite.problems import INVALID, Invalid, Problems, shown
 from kvbench.suite.spec import Isolation, OnFailure, Order, Protocol
 from kvbench.suite.types import (
@@ -218,9 +219,12 @@ def engine_record(options: Mapping[str, JsonSchema]) -> Record:
     )
 
 
-def benchmark_record(options: Mapping[str, JsonSchema], axes: Mapping[str, JsonSchema]) -> Record:
-    """Declare a ``[[benchmark]]`` table; the arguments describe known option and axis names."""
-    axis_table = Table(item=AxisValues(), minimum=1, known=axes)
+def benchmark_record(options: Mapping[str, JsonSchema]) -> Record:
+    """Declare a ``[[benchmark]]`` table; ``options`` describes known option and axis names."""
+    axes = {name: axis_schema(schema, unique=True) for name, schema in options.items()}
+    lockstep = {name: axis_schema(schema, unique=False) for name, schema in options.items()}
+    matrix = Table(item=AxisValues(), minimum=1, known=axes)
+    zipped = Table(item=AxisValues(unique=False), minimum=1, known=lockstep)
     return Record(
         help="Cells: engines times the points of a matrix.",
         fields={
@@ -237,9 +241,9 @@ def benchmark_record(options: Mapping[str, JsonSchema], axes: Mapping[str, JsonS
                 type=Table(item=ScalarValue(), known=options),
                 help="Options of all cells, over those of the engines.",
             ),
-            "matrix": Field(type=axis_table, help="Axes: the product of all their values."),
+            "matrix": Field(type=matrix, help="Axes: the product of all their values."),
             "zip": Field(
-                type=axis_table, help="Axes that move in lockstep, multiplied into the product."
+                type=zipped, help="Axes that move in lockstep, multiplied into the product."
             ),
             "exclude": Field(type=Records(item=ExcludeTable()), help="Points to leave out."),
             "include": Field(
@@ -253,17 +257,15 @@ def benchmark_record(options: Mapping[str, JsonSchema], axes: Mapping[str, JsonS
 
 def root_record(
     options: Mapping[str, JsonSchema] | None = None,
-    axes: Mapping[str, JsonSchema] | None = None,
     domains: Mapping[str, JsonSchema] | None = None,
 ) -> Record:
     """Declare the whole file; the arguments describe what plugins and domain packages know.
 
     Args:
         options: JSON Schema of each known engine option.
-        axes: The same for an axis of it.
         domains: JSON Schema of one ``models``, ``devices`` and ``workloads`` table.
     """
-    options, axes, domains = options or {}, axes or {}, domains or {}
+    options, domains = options or {}, domains or {}
     tables = {
         name: Table(
             item=DomainTable(written=domains.get(name, {"type": "object"})), safe_names=True
@@ -294,7 +296,7 @@ def root_record(
             ),
             "workloads": Field(type=tables["workloads"], help="Workloads by name."),
             "benchmark": Field(
-                type=Records(item=benchmark_record(options, axes), minimum=1),
+                type=Records(item=benchmark_record(options), minimum=1),
                 help="What is run.",
                 required=True,
             ),

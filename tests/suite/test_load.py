@@ -129,6 +129,12 @@ def test_axes_of_numbers(tmp_path: Path, written: str, values: tuple[float, ...]
     assert all(isinstance(value, float) for value in axis)
 
 
+def test_a_zip_may_repeat_a_value_as_long_as_positions_differ(tmp_path: Path) -> None:
+    zipped = 'requests = [1, 2, 2]\nkv_dtype = ["auto", "auto", "fp8_e4m3"]'
+    text = GOOD.replace('requests = [1, 2]\nkv_dtype = ["auto", "fp8_e4m3"]', zipped)
+    assert load(tmp_path, text).benchmarks[0].zip["requests"] == (1, 2, 2)
+
+
 @pytest.mark.parametrize("ending", ["\r\n", "\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_windows_files_load_and_keep_their_lines(tmp_path: Path, ending: str, mark: str) -> None:

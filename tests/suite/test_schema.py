@@ -38,6 +38,7 @@ LOADER_ONLY = frozenset(
         "workload_unknown",
         "zip_unequal",
         "axis_in_both",
+        "zip_repeats_position",
         "range_backwards",
         "range_huge",
         "too_many_cells",
