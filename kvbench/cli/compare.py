@@ -146,7 +146,7 @@ def _emit_json(
 
 
 def _summarise(base: Results, new: Results, pairs: Sequence[PairVerdict]) -> None:
-    counts = Counter(pair.verdict for pair in pairs)
+    counts = Counter(str(pair.verdict) for pair in pairs)
     words = ", ".join(f"{counts[name]} {name}" for name in _VERDICTS if counts[name])
     click.echo(f"{base.run_id} -> {new.run_id}: {words or 'nothing to compare'}", err=True)
     for side, results in (("base", base), ("new", new)):

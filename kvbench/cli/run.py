@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 
 
-class _Statuses(click.ParamType):
+class _Statuses(click.ParamType):  # type: ignore[type-arg]
     """Statuses of finished cells, separated by commas."""
 
     name = "KIND"

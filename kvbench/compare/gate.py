@@ -14,6 +14,9 @@ from kvbench.results.read import read_results
 from kvbench.results.verdict import ExpectStatus, Verdict
 from kvbench.suite.spec import Expectation
 
+#: A relative change of exactly the limit passes, whatever its last binary digits are.
+_ROUNDING = 1e-12
+
 
 class Gate:
     """Checks that a metric is not worse than in a stored run by more than ``max_regression``.
@@ -60,7 +63,7 @@ class Gate:
 
     def _finding(self, found: Judgement, metric: Metric, reference: str) -> Finding:
         regression = _regression(found, metric.direction)
-        too_large = regression > self._limit and found.verdict is not Verdict.SAME
+        too_large = regression - self._limit > _ROUNDING and found.verdict is not Verdict.SAME
         status = ExpectStatus.MET
         if too_large:
             real = found.verdict is Verdict.WORSE
