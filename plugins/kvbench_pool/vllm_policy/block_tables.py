@@ -8,7 +8,6 @@ from typing import TypeAlias
 from kvbench_pool.vllm_policy.block_pool import NULL, BlockPool
 from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
 
-
 #: Blocks found for a prefix: one tuple per block of the prefix, one id per group.
 Hits: TypeAlias = list[tuple[int, ...]]
 

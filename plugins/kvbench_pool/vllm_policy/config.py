@@ -130,4 +130,5 @@ class PoolConfig:
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
         """Whether the pool could hold such a request in one group; the others are dropped."""
-        return -(-(prompt_tokens + output_tokens) // self.block_size) <= self.usable_blocks
+        most = max(prompt_tokens + output_tokens, prompt_tokens + output_tokens - 1 + self.lookahead_tokens)
+        return -(-most // self.block_size) <= self.usable_blocks

@@ -88,7 +88,7 @@ class Stepwise:
     def _one_step(self) -> None:
         scheduler, waiting = self._scheduler, len(self._scheduler.waiting)
         step = scheduler.schedule()
-        if not step.scheduled and not step.preempted and not self._flying:
+        if not step.scheduled and not scheduler.running and not self._flying:
             self._refuse_stuck()
         self.counts.preemptions += len(step.preempted)
         for job in step.preempted:
@@ -110,8 +110,8 @@ class Stepwise:
     def _refuse_stuck(self) -> None:
         head = self._scheduler.waiting[0]
         raise KvbenchError(
-            f"request {head.index} ({head.prompt_tokens} prompt tokens) can never be admitted: "
-            f"its cache groups need more than the {self._config.usable_blocks} blocks there are"
+            f"request {head.index} ({head.prompt_tokens} prompt tokens) can never run to its "
+            f"end: its cache groups need more than the {self._config.usable_blocks} blocks there are"
         )
 
     def _note_admission(self, part: Scheduled) -> None:

@@ -1,0 +1,88 @@
+"""A request under way in the batched simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kvbench.workload.request import Request
+from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, Keys
+from kvbench_pool.vllm_policy.simulation import RequestRecord
+
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """A request and how far it has come.
+
+    While it decodes it computes one token per step, so that its progress follows from the step:
+    ``lead + k`` tokens are computed before step ``k``.
+
+    Attributes:
+        index: Place of the request in the workload, from 0.
+        request: The request.
+        arrive_step: Step from which it can run.
+        known: Known tokens at its last admission.
+        computed: Tokens computed while its prompt is being worked on.
+        lead: Tokens computed before step 0, had it decoded since then.
+        keys: Keys of its leading blocks that others (or itself, later) could find.
+        keyed_blocks: How many keys there are; they cover the output if it is keyed.
+        is_keyed_to_end: The blocks of its output have keys as well.
+        table: Blocks taken for the prompt.
+        tail: Blocks taken while decoding.
+        finish_step: Step in which it ends if nothing intervenes, -1 before it decodes.
+    """
+
+    index: int
+    request: Request
+    arrive_step: int
+    known: int
+    keys: Keys | None = None
+    keyed_blocks: int = 0
+    is_keyed_to_end: bool = False
+    computed: int = 0
+    lead: int = 0
+    table: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    tail: list[int] = field(default_factory=list)
+    finish_step: int = -1
+    first_step: int = -1
+    hit_tokens: int = 0
+    rehit_tokens: int = 0
+    preemptions: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt and output together."""
+        return self.request.prompt_tokens + self.request.output_tokens
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks held now."""
+        return len(self.table) + len(self.tail)
+
+    def block(self, place: int) -> int:
+        """Return one block of the table."""
+        ahead = place - len(self.table)
+        return self.tail[ahead] if ahead >= 0 else int(self.table[place])
+
+    def blocks(self) -> Blocks:
+        """Return all blocks held."""
+        if not self.tail:
+            return self.table
+        return np.concatenate((self.table, np.array(self.tail, dtype=np.int32)))
+
+    def record(self) -> RequestRecord:
+        """Return what happened to the request, once it has ended."""
+        return RequestRecord(
+            index=self.index,
+            prompt_tokens=self.request.prompt_tokens,
+            output_tokens=self.request.output_tokens,
+            arrive_step=self.arrive_step,
+            first_step=self.first_step,
+            finish_step=self.finish_step,
+            hit_tokens=self.hit_tokens,
+            preemptions=self.preemptions,
+            rehit_tokens=self.rehit_tokens,
+            blocks=self.num_blocks,
+        )

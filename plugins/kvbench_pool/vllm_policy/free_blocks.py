@@ -1,0 +1,253 @@
+"""The free queue and the prefix map of one full-attention group, as arrays worked on in batches.
+
+The same decisions as ``block_pool.BlockPool``, for whole block tables at a time: an operation on
+a request costs a few array passes, whatever its length.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Blocks = npt.NDArray[np.int32]
+Keys = npt.NDArray[np.int64]
+
+#: Key of a block that is findable in principle, but only by its own request, which holds it or
+#: has ended; it needs no place in the map.
+PRIVATE = -1
+
+NO_BLOCKS: Blocks = np.empty(0, dtype=np.int32)
+
+
+class FreeBlocks:
+    """Free blocks in order of eviction, and blocks by prefix key.
+
+    The queue is a stack of unfindable blocks before a ring of findable ones. A block that is
+    touched leaves a hole (0) in the ring. ``position`` is a block's place in the ring, 0 when it
+    is not there, so a found block with a position is free.
+
+    Attributes:
+        num_free: Blocks in the queue.
+        num_findable: Findable ones among them, all of them in the ring.
+        num_cached: Distinct prefixes that can be found.
+        evicted: Findable blocks that were handed out so far.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self._stack = list(range(num_blocks - 1, 0, -1))
+        self._ring: Blocks = np.zeros(max(4 * num_blocks, 1024), dtype=np.int32)
+        self._head = self._tail = 1
+        self._position: Blocks = np.zeros(num_blocks, dtype=np.int32)
+        self._sharers: Blocks = np.zeros(num_blocks, dtype=np.int32)
+        self._key: Keys = np.zeros(num_blocks, dtype=np.int64)
+        self._owner: Blocks = np.zeros(1 << 16, dtype=np.int32)
+        self._twins: dict[int, list[int]] = {}
+        self._has_twin = np.zeros(num_blocks, dtype=np.bool_)
+        self.num_free = num_blocks - 1
+        self.num_findable = 0
+        self.num_cached = 0
+        self.evicted = 0
+        self._views()
+
+    def _views(self) -> None:
+        # Single elements are read and written three times faster through a memoryview.
+        self._ring_at = memoryview(self._ring)
+        self._position_at = memoryview(self._position)
+        self._key_at = memoryview(self._key)
+        self._owner_at = memoryview(self._owner)
+
+    def reserve_keys(self, next_key: int) -> None:
+        """Make room for keys below ``next_key``."""
+        if next_key > len(self._owner):
+            grown = np.zeros(max(next_key, 2 * len(self._owner)), dtype=np.int32)
+            grown[: len(self._owner)] = self._owner
+            self._owner = grown
+            self._owner_at = memoryview(grown)
+
+    def queue(self) -> list[int]:
+        """Return the free blocks in the order in which they will be handed out."""
+        ring = self._ring[self._head : self._tail]
+        return self._stack[::-1] + ring[ring > 0].tolist()
+
+    def find(self, keys: Keys) -> Blocks:
+        """Return the blocks of the longest findable run of ``keys``."""
+        if not len(keys) or not self._owner_at[keys[0]]:
+            return NO_BLOCKS
+        blocks: Blocks = self._owner[keys]
+        missing = blocks == 0
+        end = int(missing.argmax())
+        return blocks[:end] if missing[end] else blocks
+
+    def count_free(self, blocks: Blocks) -> int:
+        """Count the found blocks that wait in the queue."""
+        return int(np.count_nonzero(self._position[blocks]))
+
+    def count_shared(self, blocks: Blocks) -> int:
+        """Count the holders of held blocks beyond the first of each."""
+        return int(self._sharers[blocks].sum())
+
+    def touch(self, blocks: Blocks) -> None:
+        """Add a holder to found blocks."""
+        places = self._position[blocks]
+        waiting = places > 0
+        woken = int(np.count_nonzero(waiting))
+        if woken < len(blocks):
+            self._sharers[blocks[~waiting]] += 1
+        if woken:
+            self._ring[places[waiting]] = 0
+            self._position[blocks] = 0
+            self.num_free -= woken
+            self.num_findable -= woken
+
+    def take_one(self) -> int:
+        """Hand out the block at the head of the queue, which must not be empty."""
+        self.num_free -= 1
+        if self._stack:
+            return self._stack.pop()
+        ring, head = self._ring_at, self._head
+        block = ring[head]
+        while not block:
+            head += 1
+            block = ring[head]
+        self._head = head + 1
+        self._position_at[block] = 0
+        self.num_findable -= 1
+        self.evicted += 1
+        key = self._key_at[block]
+        self._key_at[block] = 0
+        if key == PRIVATE:
+            self.num_cached -= 1
+        else:
+            self._forget(block, key)
+        return block
+
+    def take(self, count: int) -> Blocks:
+        """Hand out ``count`` blocks from the head of the queue, which must have them."""
+        self.num_free -= count
+        stack = self._stack
+        unfindable = min(count, len(stack))
+        front: Blocks = NO_BLOCKS
+        if unfindable:
+            front = np.array(stack[-unfindable:][::-1], dtype=np.int32)
+            del stack[-unfindable:]
+            if unfindable == count:
+                return front
+        back = self._take_from_ring(count - unfindable)
+        return np.concatenate((front, back)) if unfindable else back
+
+    def _take_from_ring(self, count: int) -> Blocks:
+        head, reach = self._head, count
+        while True:
+            window = self._ring[head : head + reach]
+            blocks: Blocks = window[window > 0]
+            if len(blocks) >= count:
+                break
+            reach += max(count - len(blocks), reach)
+        if len(blocks) > count:
+            blocks = blocks[:count]
+            self._head = int(self._position_at[blocks[-1]]) + 1
+        else:
+            self._head = head + reach
+            blocks = blocks.copy()
+        self._position[blocks] = 0
+        self.num_findable -= count
+        self.evicted += count
+        self._forget_all(blocks)
+        return blocks
+
+    def _forget_all(self, blocks: Blocks) -> None:
+        keys = self._key[blocks]
+        self._key[blocks] = 0
+        if self._twins:
+            alike = self._has_twin[blocks]
+            if alike.any():
+                for block, key in zip(blocks[alike].tolist(), keys[alike].tolist(), strict=True):
+                    self._forget(block, key)
+                keys = keys[~alike]
+        self.num_cached -= len(keys)
+        self._owner[keys[keys > 0]] = 0
+
+    def _forget(self, block: int, key: int) -> None:
+        """Drop one block of a prefix; the next one registered takes its place."""
+        twins = self._twins.get(key)
+        if twins is None:
+            self._owner_at[key] = 0
+            self.num_cached -= 1
+            return
+        twins.remove(block)
+        self._has_twin[block] = False
+        self._owner_at[key] = twins[0]
+        if len(twins) == 1:
+            self._has_twin[twins[0]] = False
+            del self._twins[key]
+
+    def register(self, blocks: Blocks, keys: Keys) -> None:
+        """Let held blocks be found; the first block of a prefix is the one that is found."""
+        self._key[blocks] = keys
+        known = self._owner[keys]
+        if known.any():
+            taken = known > 0
+            for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
+                self._register_twin(block, key)
+            blocks, keys = blocks[~taken], keys[~taken]
+        self._owner[keys] = blocks
+        self.num_cached += len(keys)
+
+    def register_one(self, block: int, key: int) -> None:
+        """Let one held block be found."""
+        self._key_at[block] = key
+        if self._owner_at[key]:
+            self._register_twin(block, key)
+            return
+        self._owner_at[key] = block
+        self.num_cached += 1
+
+    def _register_twin(self, block: int, key: int) -> None:
+        first = int(self._owner_at[key])
+        self._twins.setdefault(key, [first]).append(block)
+        self._has_twin[first] = self._has_twin[block] = True
+
+    def publish(self, blocks: Blocks, keys: Keys) -> None:
+        """Give findable private blocks keys of their own; they were counted before."""
+        self._key[blocks] = keys
+        self._owner[keys] = blocks
+
+    def give_back(self, table: Blocks, findable: int, public: int) -> None:
+        """Free a table, the tail first.
+
+        Args:
+            table: The blocks in order of their tokens.
+            findable: Leading blocks that are registered or private.
+            public: Leading blocks that are registered; the findable rest is marked private.
+        """
+        if findable > public:
+            self._key[table[public:findable]] = PRIVATE
+        kept = table[:findable]
+        if public:
+            shared = self._sharers[table[:public]] > 0
+            if shared.any():
+                self._sharers[table[:public][shared]] -= 1
+                kept = np.concatenate((table[:public][~shared], table[public:findable]))
+        # The unfindable tail goes before everything else, its last block foremost.
+        self._stack += table[findable:].tolist()
+        self._append(kept[::-1])
+        self.num_free += len(table) - findable + len(kept)
+
+    def _append(self, blocks: Blocks) -> None:
+        count = len(blocks)
+        if self._tail + count > len(self._ring):
+            self._compact()
+        tail = self._tail
+        self._ring[tail : tail + count] = blocks
+        self._position[blocks] = np.arange(tail, tail + count, dtype=np.int32)
+        self._tail = tail + count
+        self.num_findable += count
+
+    def _compact(self) -> None:
+        """Move the ring's blocks to its start, without the holes."""
+        ring = self._ring[self._head : self._tail]
+        blocks = ring[ring > 0]
+        self._ring[:] = 0
+        self._ring[1 : len(blocks) + 1] = blocks
+        self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int32)
+        self._head, self._tail = 1, len(blocks) + 1
