@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from kvbench.device.spec import DeviceSpec
 from kvbench.model.spec import ModelSpec
@@ -269,3 +269,35 @@ class ReportSection:
     text: str
     evidence: Evidence
     table: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One look at a running server.
+
+    Attributes:
+        gauges: Metric to its value now; evidence ``engine``.
+        totals: Metric to its growth since the first reading; a restarted server goes on
+            counting from where it was.
+        effective: Settings as the server reports them.
+        missing: Metric to the reason why it has no value.
+    """
+
+    gauges: Mapping[str, float]
+    totals: Mapping[str, float] = field(default_factory=dict)
+    effective: Mapping[str, Scalar] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """A running server of one engine, read and never changed."""
+
+    def read(self) -> Reading:
+        """Look once.
+
+        Raises:
+            CellFailed: The server does not answer now; it may later.
+        """
+
+    def explain(self) -> tuple[str, ...]:
+        """Sentences about what the readings so far mean."""

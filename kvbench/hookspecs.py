@@ -27,6 +27,7 @@ from kvbench.engine import (
     EngineConfig,
     EngineInfo,
     Metric,
+    Observer,
     ReportSection,
 )
 from kvbench.layout import Layout
@@ -125,6 +126,17 @@ def kvbench_measure(cell: Cell, session: Any) -> CellOutput:  # type: ignore[emp
     """Run the cell on the engine and measure. Called like ``kvbench_size``.
 
     Warm-up repeats call this too and are recorded as such; do not warm up inside.
+    """
+
+
+# --- a server that runs already: in the command ``observe`` ---------------------------------
+
+
+@hookspec(firstresult=True)
+def kvbench_observe(url: str) -> Observer | None:
+    """Return an observer when ``url`` is a server of your engine, ``None`` when it is not.
+
+    Raise ``CellFailed`` when it is yours but cannot be read (access refused, metrics off).
     """
 
 

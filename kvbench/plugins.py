@@ -21,7 +21,7 @@ from kvbench.names import did_you_mean
 if TYPE_CHECKING:
     import click
 
-    from kvbench.engine import ReportSection
+    from kvbench.engine import Observer, ReportSection
     from kvbench.results import Results
 
 GROUP = "kvbench"
@@ -84,6 +84,11 @@ class Plugin:
     def environment(self) -> Mapping[str, str]:
         """Provenance of the engine; empty when the plugin gives none."""
         return dict(self._manager.hook.kvbench_environment() or {})
+
+    def observe(self, url: str) -> Observer | None:
+        """An observer of the server at ``url``, ``None`` when it is none of this engine's."""
+        observer: Observer | None = self._manager.hook.kvbench_observe(url=url)
+        return observer
 
     def report_sections(self, results: Results) -> Sequence[ReportSection]:
         """Sections for the report of ``results``."""

@@ -17,7 +17,13 @@ from kvbench_vllm.failures import translated
 from kvbench_vllm.memory import process_bytes
 
 #: kvbench's names of cache element types -> vLLM's.
-KV_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+KV_DTYPES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "int8": "int8_per_token_head",
+    "int4": "int4_per_token_head",
+}
 #: Options that go to vLLM under the same name.
 _SAME_NAME = (
     "revision",

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kvbench.engine import Cache, Cell, CellOutput, Evidence, Observation, Scalar
+from kvbench.engine import Cache, Cell, CellOutput, Evidence, Observation
 from kvbench.errors import CellFailed
 from kvbench_vllm.client import Load, Prompt, checked, send_all
 from kvbench_vllm.memory import group_bytes
+from kvbench_vllm.observer import settings
 from kvbench_vllm.scrape import Snapshot, differences
 from kvbench_vllm.server import Server
 from kvbench_vllm.session import VllmSession
@@ -48,7 +49,7 @@ def measure_cell(cell: Cell, session: VllmSession) -> CellOutput:
     invalid, message = _validity(cell, measured)
     return CellOutput(
         observations=tuple(_observations(cell, measured)),
-        effective=_effective(measured.watch.snapshots[-1]),
+        effective=settings(measured.watch.snapshots[-1]),
         assumptions=(f"/metrics was read every {cell.settings['sample_ms']} ms.",),
         warnings=_warnings(measured),
         invalid=invalid,
@@ -58,7 +59,7 @@ def measure_cell(cell: Cell, session: VllmSession) -> CellOutput:
 
 def cell_prompts(cell: Cell) -> list[Prompt]:
     """Prompts of the cell: its workload in real time, or ``requests`` of one length at once."""
-    settings = cell.settings
+    wanted = cell.settings
     if cell.workload is not None:
         return [
             Prompt(
@@ -68,24 +69,24 @@ def cell_prompts(cell: Cell) -> list[Prompt]:
             )
             for index, request in enumerate(workload_requests(cell, cell.workload))
         ]
-    identity = settings.get("prompt_id", f"cell {cell.seed}")
+    identity = wanted.get("prompt_id", f"cell {cell.seed}")
     return [
         Prompt(
-            token_ids=tokens_of(f"{identity}/{index}", int(settings["prompt_tokens"]), _VOCABULARY),
-            output_tokens=int(settings["output_tokens"]),
+            token_ids=tokens_of(f"{identity}/{index}", int(wanted["prompt_tokens"]), _VOCABULARY),
+            output_tokens=int(wanted["output_tokens"]),
         )
-        for index in range(int(settings["requests"]))
+        for index in range(int(wanted["requests"]))
     ]
 
 
 def _run(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Measured:
-    settings = cell.settings
+    wanted = cell.settings
     group = server.process.pid if server.process else None
     memory = (lambda: group_bytes(group)) if group else (lambda: None)
-    with Watcher(server.endpoint, float(settings["sample_ms"]) / 1000.0, memory) as watch:
-        concurrency = int(settings["concurrency"]) or max(1, len(prompts))
+    with Watcher(server.endpoint, float(wanted["sample_ms"]) / 1000.0, memory) as watch:
+        concurrency = int(wanted["concurrency"]) or max(1, len(prompts))
         load = asyncio.run(send_all(server.endpoint, prompts, concurrency))
-        time.sleep(max(_SETTLE_S, float(settings["watch_s"])))
+        time.sleep(max(_SETTLE_S, float(wanted["watch_s"])))
     return Measured(load=checked(load), watch=watch)
 
 
@@ -187,11 +188,6 @@ def _usable_blocks(snapshot: Snapshot) -> int:
     """Blocks that usage is a share of: all but the null block."""
     stated = snapshot.cache_config.get("num_gpu_blocks", "")
     return int(stated) - 1 if stated.isdigit() else 0
-
-
-def _effective(snapshot: Snapshot) -> dict[str, Scalar]:
-    kept = ("block_size", "cache_dtype", "num_gpu_blocks", "enable_prefix_caching")
-    return {name: snapshot.cache_config[name] for name in kept if name in snapshot.cache_config}
 
 
 def _warnings(measured: Measured) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,11 @@ from kvbench.engine import (
     EngineInfo,
     Evidence,
     Metric,
+    Observer,
     ReportSection,
     Stage,
 )
+from kvbench.errors import EngineUnavailable
 from kvbench.metrics import shared
 from kvbench_vllm.installed import installed, probe
 from kvbench_vllm.options import OPTIONS
@@ -151,6 +154,19 @@ def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
     from kvbench_vllm.measure import measure_cell
 
     return measure_cell(cell, session)
+
+
+@hookimpl
+def kvbench_observe(url: str) -> Observer | None:
+    """Recognise a vLLM server by the names of its metrics."""
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise EngineUnavailable(
+            "reading a server's metrics needs prometheus-client",
+            "pip install prometheus-client",
+        )
+    from kvbench_vllm.observer import observe
+
+    return observe(url)
 
 
 @hookimpl

@@ -33,7 +33,7 @@ def sections(results: Results) -> Sequence[ReportSection]:
     served = [cell for cell in cells if cell["cell_id"] in values]
     if not served:
         return ()
-    facts = [(_label(cell), facts_of(values[cell["cell_id"]], cell)) for cell in served]
+    facts = [(_label(cell), facts_of(values[cell["cell_id"]], _settings(cell))) for cell in served]
     return (
         ReportSection(
             title="What the served engine's figures mean",
@@ -46,8 +46,8 @@ def sections(results: Results) -> Sequence[ReportSection]:
     )
 
 
-def facts_of(values: Mapping[str, Sequence[float]], cell: Mapping[str, Any]) -> Facts:
-    """Facts of one cell from its measured samples, in order, by metric."""
+def facts_of(values: Mapping[str, Sequence[float]], settings: Mapping[str, Any]) -> Facts:
+    """Facts from samples in order, by metric, and the server's effective settings."""
     usage, running = values.get("usage_ratio", ()), values.get("running_requests", ())
     memory = values.get("process_used_bytes", ())
     return Facts(
@@ -55,7 +55,7 @@ def facts_of(values: Mapping[str, Sequence[float]], cell: Mapping[str, Any]) -> 
         usage_start=usage[0] if usage else None,
         usage_peak=max(usage, default=None),
         usage_end=usage[-1] if usage else None,
-        usable_blocks=_usable_blocks(cell),
+        usable_blocks=_less_null(settings.get("num_gpu_blocks")),
         predicted_blocks=_whole(_last(values, "predicted_peak_blocks")),
         running_peak=max(running, default=None),
         running_end=running[-1] if running else None,
@@ -65,7 +65,7 @@ def facts_of(values: Mapping[str, Sequence[float]], cell: Mapping[str, Any]) -> 
         preemptions=_last(values, "preemptions_count"),
         memory_low_bytes=_whole(min(memory, default=None)),
         memory_high_bytes=_whole(max(memory, default=None)),
-        max_num_seqs=_setting(cell, "max_num_seqs"),
+        max_num_seqs=_number(settings.get("max_num_seqs")),
     )
 
 
@@ -113,14 +113,17 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _usable_blocks(cell: Mapping[str, Any]) -> int | None:
-    total = _json(cell, "effective_json").get("num_gpu_blocks")
-    return int(total) - 1 if total is not None else None
+def _settings(cell: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_json(cell, "params_json"), **_json(cell, "effective_json")}
 
 
-def _setting(cell: Mapping[str, Any], name: str) -> int | None:
-    value = _json(cell, "params_json").get(name)
-    return int(value) if value is not None else None
+def _less_null(blocks: Any) -> int | None:
+    total = _number(blocks)
+    return None if total is None else total - 1
+
+
+def _number(value: Any) -> int | None:
+    return int(value) if str(value).isdigit() else None
 
 
 def _json(cell: Mapping[str, Any], column: str) -> Mapping[str, Any]:
