@@ -1,4 +1,4 @@
-"""Decode attention in float64, one sequence at a time: the yardstick of every other backend."""
+"""Decode attention with torch, one sequence at a time; in float64 the yardstick of the kernels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def reference_decode(
     tables: torch.Tensor,
     lengths: Sequence[int],
     sinks: torch.Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> torch.Tensor:
-    """Return [sequences, query heads, head_dim_v] float64; zeros for empty sequences.
+    """Return [sequences, query heads, head_dim_v] in ``dtype``; zeros for empty sequences.
 
     Only the slots that a sequence owns are gathered, so anything may lie in the others.
     """
@@ -26,7 +27,8 @@ def reference_decode(
     for row, length in enumerate(lengths):
         slots = slots_of(tables[row : row + 1], [length], shape.page_size)
         keys, values = _gather(cache, slots[length - shape.visible(length) :])
-        outputs.append(_attend(query[row].double(), keys, values, shape, sinks))
+        keys, values = keys.to(dtype), values.to(dtype)
+        outputs.append(_attend(query[row].to(dtype), keys, values, shape, sinks))
     return torch.stack(outputs)
 
 
@@ -59,13 +61,13 @@ def _attend(
 ) -> torch.Tensor:
     """One sequence: query [query heads, dk], keys [tokens, kv heads, dk], values likewise."""
     if keys.shape[0] == 0:
-        return torch.zeros(shape.query_heads, shape.head_dim_v, dtype=torch.float64)
+        return keys.new_zeros(shape.query_heads, shape.head_dim_v)
     keys = keys.repeat_interleave(shape.group, dim=1)
     values = values.repeat_interleave(shape.group, dim=1)
     scores = torch.einsum("hd,thd->ht", query, keys) * shape.softmax_scale
     if shape.softcap:
         scores = shape.softcap * torch.tanh(scores / shape.softcap)
     if sinks is not None:
-        scores = torch.cat([scores, sinks.double().unsqueeze(1)], dim=1)
+        scores = torch.cat([scores, sinks.to(scores.dtype).unsqueeze(1)], dim=1)
     weights = torch.softmax(scores, dim=1)[:, : keys.shape[0]]
     return torch.einsum("ht,thd->hd", weights, values)
