@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import torch
 
@@ -100,11 +100,15 @@ def refuse_large(scenario: Scenario) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """What a device told about one cell."""
+    """What a device told about one cell; ``peak_bytes_per_s`` is the datasheet's, 0 unknown."""
 
-    def __init__(self, timed: Timing, ceilings: Ceilings, before: DeviceState, after: DeviceState):
-        self.timed, self.ceilings, self.before, self.after = timed, ceilings, before, after
+    timed: Timing
+    ceilings: Ceilings
+    before: DeviceState
+    after: DeviceState
+    peak_bytes_per_s: int
 
 
 def _timed(
@@ -114,7 +118,13 @@ def _timed(
     ceilings = session.ceilings
     before = session.nvml.read()
     timed = timing.time_launches(session.runtime, launches, int(cell.settings["replays"]))
-    return _Measured(timed, ceilings, before, session.nvml.read())
+    return _Measured(
+        timed=timed,
+        ceilings=ceilings,
+        before=before,
+        after=session.nvml.read(),
+        peak_bytes_per_s=cell.device.bandwidth_bytes_per_s if cell.device else 0,
+    )
 
 
 def _output(
@@ -168,7 +178,7 @@ def _meaning(backend: Backend) -> str:
 def _warnings(device: _Measured, moved_bytes: int) -> tuple[str, ...]:
     clocks = (device.before.sm_clock_hz, device.after.sm_clock_hz)
     return (
-        *timing.doubts(device.timed, clocks, moved_bytes, 0.0),
+        *timing.doubts(device.timed, clocks, moved_bytes, device.peak_bytes_per_s),
         *state_warnings(device.before, device.after),
     )
 

@@ -7,6 +7,7 @@ A level that nobody reports is ``None`` and stays so; it is never derived from i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -66,7 +67,7 @@ def contradictions(ladder: MemoryLadder) -> tuple[str, ...]:
     known = [(level, value) for level in LEVELS if (value := getattr(ladder, level)) is not None]
     return tuple(
         f"{ladder.moment}: {lower} ({inner} bytes) exceeds {upper} ({outer} bytes)"
-        for (upper, outer), (lower, inner) in zip(known, known[1:], strict=False)
+        for (upper, outer), (lower, inner) in itertools.pairwise(known)
         if inner > outer
     )
 

@@ -74,7 +74,7 @@ def kvbench_size(cell: Cell, session: Any) -> CellOutput:
 @hookimpl
 def kvbench_allocate(cell: Cell, session: Any) -> CellOutput:
     """Allocate a real paged cache, fill it, and read memory at every level."""
-    session.backend  # noqa: B018 - refuse before torch is imported
+    session.require_backend()
     from kvbench_triton.allocate import allocate_cell
 
     return allocate_cell(cell, session)
@@ -83,7 +83,7 @@ def kvbench_allocate(cell: Cell, session: Any) -> CellOutput:
 @hookimpl
 def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
     """Run decode attention, check it, and time it where a device runs it."""
-    session.backend  # noqa: B018 - refuse before torch is imported
+    session.require_backend()
     from kvbench_triton.measure import measure_cell
 
     return measure_cell(cell, session)

@@ -34,6 +34,14 @@ class Session:
         """
         return open_backend(self._backend_name)
 
+    def require_backend(self) -> None:
+        """Refuse before anything heavy is imported.
+
+        Raises:
+            EngineUnavailable: The backend cannot run here.
+        """
+        assert self.backend
+
     @cached_property
     def nvml(self) -> Nvml:
         """The driver's view of the device."""
