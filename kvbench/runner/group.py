@@ -112,7 +112,12 @@ class Group:
             cell.warmups_left = cell.planned.protocol.warmup
 
     def finished_repeat(self, task: Task, record: RepeatRecord, log_path: str = "") -> None:
-        """Note a repeat, and the end of its cell when it was the last one."""
+        """Note a repeat, and the end of its cell when it was the last one.
+
+        Repeats already sent to the worker when their cell came to its end are dropped.
+        """
+        if task.index not in self._cells:
+            return
         cell = self._cells[task.index]
         cell.add(record)
         cell.log_path = log_path
@@ -121,8 +126,12 @@ class Group:
             self._flush(cell)
 
     def failed(self, task: Task, failure: Failure, log_path: str = "") -> None:
-        """Note the end of a cell that failed, was refused or did not answer."""
-        self._end(task.index, _outcome(failure, self.setup_s, log_path))
+        """Note the end of a cell that failed, was refused or did not answer.
+
+        The same answer to repeats that were sent along with the first changes nothing.
+        """
+        if task.index in self._cells:
+            self._end(task.index, _outcome(failure, self.setup_s, log_path))
 
     def refused(self, failure: Failure, log_path: str = "") -> None:
         """Note that the engine did not start: no cell of the configuration can run."""
