@@ -13,6 +13,7 @@ from kvbench.engine import Scalar
 from kvbench.errors import ModelError
 from kvbench.model.sizing import logical_bytes
 from kvbench.model.spec import ModelSpec
+from kvbench.quantity import format_bytes
 
 #: Options that say how long each resident request is, and how many there are. An engine whose
 #: options have other names is never left out by this rule.
@@ -44,11 +45,14 @@ class FitRule:
             return ""
         requests = _first_int(settings, REQUESTS_OPTIONS) or 1
         one = self._bytes(model, tokens, settings)
-        if one is None or one * requests <= device.memory_bytes:
+        # Drivers differ in what they leave to a process: only the most that was seen excludes.
+        memory = device.memory_interval[2]
+        if one is None or one * requests <= memory:
             return ""
         return (
             f"{requests} x {tokens} tokens of {model.name} hold at least "
-            f"{_gib(one * requests)} of cache, {device.name} has {_gib(device.memory_bytes)}"
+            f"{format_bytes(one * requests)} of cache on a rank, {device.name} has "
+            f"{format_bytes(memory)}"
         )
 
     def _bytes(self, model: ModelSpec, tokens: int, settings: Mapping[str, Scalar]) -> int | None:
@@ -72,7 +76,3 @@ def _first_int(settings: Mapping[str, Scalar], names: tuple[str, ...]) -> int | 
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:,.1f} GiB"

@@ -15,7 +15,7 @@ from kvbench.suite.options import NAMED_TYPES
 from kvbench.suite.points import has_points, read_excludes, read_includes
 from kvbench.suite.problems import INVALID, Invalid, Problems
 from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
-from kvbench.suite.types import identity
+from kvbench.suite.types import identity, repeated
 
 #: Most cells of one benchmark; a plan holds them all in memory.
 MAX_CELLS = 1_000_000
@@ -217,7 +217,9 @@ class _Draft:
             if len(right) < len(values):
                 return INVALID
             values = right
-        return values
+        # Only now "1024MiB" and "1GiB" are seen to be the same.
+        is_matrix = key[-2] == "matrix"
+        return INVALID if is_matrix and repeated(values, key, self.problems) else values
 
     def _zip_fits(self, matrix: Axes, zipped: Axes) -> bool:
         both = [name for name in zipped if name in matrix]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,8 @@ from kvbench.model.inline import KEYS
 from kvbench.names import did_you_mean
 from kvbench.suite.lines import KeyPath
 from kvbench.suite.problems import INVALID, Problems
-from kvbench.suite.types import Array, Field, Integer, JsonSchema, Record, Text, Type
+from kvbench.suite.table_errors import located
+from kvbench.suite.types import Array, Field, Integer, Record, Text, Type
 
 _TEXT: Mapping[str, Type] = {
     "dtype": Text(choices=("bf16", "fp16", "fp32", "bfloat16", "float16", "float32")),
@@ -36,13 +36,6 @@ MODEL = Record(
         },
     },
 )
-
-_MESSAGE = re.compile(r"model '(?P<table>[^']*)': (?P<rest>(?P<key>\w*).*)", re.DOTALL)
-
-
-def model_schema() -> JsonSchema:
-    """JSON Schema of one table."""
-    return MODEL.schema()
 
 
 def check_model_tables(tables: Mapping[str, Any], problems: Problems) -> frozenset[str]:
@@ -70,11 +63,9 @@ def explain(
     Returns:
         The key path, and the message without what the path says already.
     """
-    match = _MESSAGE.fullmatch(message)
-    if match and match["table"] in tables:
-        table: KeyPath = ("models", match["table"])
-        known = match["key"] in MODEL.fields
-        return ((*table, match["key"]) if known else table), match["rest"]
+    found = located(message, "models", tables, MODEL)
+    if found is not None:
+        return found
     reference = name
     if name in tables:
         origin = "config" if "config" in tables[name] else "inherits"

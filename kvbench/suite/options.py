@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kvbench.engine import EngineInfo, Option, Scalar, Stage
 from kvbench.names import did_you_mean
+from kvbench.quantity import QuantityError, parse_bytes
 from kvbench.suite.axis import range_schema
 from kvbench.suite.problems import shown
 from kvbench.suite.types import JsonSchema
@@ -35,6 +36,11 @@ def options_of(info: EngineInfo, stage: Stage | None = None) -> dict[str, Option
 
 def fault(option: Option, value: Scalar) -> str:
     """Say what is wrong with ``value`` and what was expected; empty when it is right."""
+    if _is_size(option, value):
+        try:
+            value = parse_bytes(str(value))
+        except QuantityError as error:
+            return f"{error}: {option.help}"
     if not _has_type(option, value):
         return f"expected {_WANTED[option.type]}, got {shown(value)}: {option.help}"
     if option.choices and value not in option.choices:
@@ -46,7 +52,9 @@ def fault(option: Option, value: Scalar) -> str:
 
 
 def normal(option: Option, value: Scalar) -> Scalar:
-    """The value as the engine gets it: integers given for a number become floats."""
+    """The value as the engine gets it: ``"8GiB"`` in bytes, integers for a number as floats."""
+    if _is_size(option, value):
+        return parse_bytes(str(value))
     return float(value) if option.type == "float" else value
 
 
@@ -74,6 +82,16 @@ def option_schemas(infos: Iterable[EngineInfo]) -> dict[str, JsonSchema]:
     return {name: value_schema(options) for name, options in sorted(declared.items())}
 
 
+def _is_size(option: Option, value: Scalar) -> bool:
+    """Whether the value is a size with a unit for an option that counts bytes."""
+    return takes_size(option) and isinstance(value, str)
+
+
+def takes_size(option: Option) -> bool:
+    """Whether the option counts bytes, so that ``"8GiB"`` is as good as an integer."""
+    return option.type == "int" and option.name.endswith("_bytes")
+
+
 def _has_type(option: Option, value: Scalar) -> bool:
     if option.type == "bool":
         return isinstance(value, bool)
@@ -91,6 +109,11 @@ def _near(value: Scalar, option: Option) -> str:
     return hint if "did you mean" in hint else ""
 
 
+def _types(schema: JsonSchema) -> list[str]:
+    types = schema["type"]
+    return [types] if isinstance(types, str) else list(types)
+
+
 _JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean"}
 
 
@@ -98,6 +121,8 @@ def value_schema(options: Sequence[tuple[str, Option]]) -> JsonSchema:
     """JSON Schema of one value of an option, as (engine, option) pairs declare it."""
     helps = dict.fromkeys(f"{option.help} ({engine})" for engine, option in options)
     types = dict.fromkeys(_JSON_TYPES.get(option.type, "string") for _, option in options)
+    if any(takes_size(option) for _, option in options):
+        types["string"] = None
     schema: JsonSchema = {"description": " ".join(helps)}
     schema["type"] = next(iter(types)) if len(types) == 1 else list(types)
     if all(option.choices for _, option in options):
@@ -114,6 +139,6 @@ def axis_schema(value: JsonSchema, *, unique: bool) -> JsonSchema:
     items = {key: rule for key, rule in value.items() if key != "description"}
     values = {"type": "array", "items": items, "minItems": 1, "uniqueItems": unique}
     axis = {"description": value["description"]}
-    if value["type"] not in ("integer", "number"):
+    if not {"integer", "number"} & set(_types(value)):
         return {**axis, **values}
     return {**axis, "anyOf": [values, range_schema()]}

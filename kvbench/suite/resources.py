@@ -57,10 +57,13 @@ class Resources:
 
     def load_tables(self) -> None:
         """Resolve every table of the suite, used or not."""
+        from kvbench.suite.device_tables import check_device_tables
         from kvbench.suite.model_tables import check_model_tables
 
-        wrong = check_model_tables(self._tables["models"], self._problems)
-        self._broken |= {("models", name) for name in wrong}
+        models = check_model_tables(self._tables["models"], self._problems)
+        devices = check_device_tables(self._tables["devices"], self._problems)
+        self._broken |= {("models", name) for name in models}
+        self._broken |= {("devices", name) for name in devices}
         for kind, resolve in (
             ("models", self.model),
             ("devices", self.device),
@@ -126,11 +129,15 @@ class Resources:
 
     def _load_device(self, name: str, key: KeyPath) -> DeviceSpec | Invalid:
         from kvbench.device.catalog import load_device
+        from kvbench.suite.device_tables import DEVICE
+        from kvbench.suite.table_errors import located
 
+        tables = self._tables["devices"]
         try:
-            return load_device(name, self._tables["devices"])
+            return load_device(name, tables)
         except KvbenchError as error:
-            return self._problems.refuse(key, str(error))
+            found = located(str(error), "devices", tables, DEVICE)
+            return self._problems.refuse(*(found or (key, str(error))))
 
     def _load_workload(self, name: str, key: KeyPath) -> WorkloadSpec | Invalid:
         from kvbench.workload.load import find_problems, parse_workload

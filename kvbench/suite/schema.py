@@ -31,9 +31,14 @@ def suite_schema(infos: Iterable[EngineInfo]) -> JsonSchema:
 
 def domain_schemas() -> dict[str, JsonSchema]:
     """JSON Schema of one ``models``, ``devices`` and ``workloads`` table."""
-    from kvbench.suite.model_tables import model_schema
+    from kvbench.suite.device_tables import DEVICE
+    from kvbench.suite.model_tables import MODEL
 
-    return {"models": model_schema(), "workloads": workload_schema()}
+    return {
+        "models": MODEL.schema(),
+        "devices": DEVICE.schema(),
+        "workloads": workload_schema(),
+    }
 
 
 def workload_schema() -> JsonSchema:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kvbench.names import did_you_mean
+from kvbench.quantity import QuantityError, parse_bytes
 from kvbench.suite.lines import KeyPath
 from kvbench.suite.problems import INVALID, Invalid, Problems, shown
 
@@ -141,6 +142,24 @@ class Number:
             "maximum": self.maximum,
         }
         return {"type": "number", **{k: bound for k, bound in bounds.items() if bound is not None}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A number of bytes: an integer, or text with a unit such as ``"80GiB"``."""
+
+    def parse(self, value: object, key: KeyPath, problems: Problems) -> int | Invalid:
+        """See ``Type.parse``."""
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            return problems.refuse(key, f"expected a size such as 80GiB, got {shown(value)}")
+        try:
+            return parse_bytes(value)
+        except QuantityError as error:
+            return problems.refuse(key, str(error))
+
+    def schema(self) -> JsonSchema:
+        """See ``Type.schema``."""
+        return {"type": ["integer", "string"], "minimum": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +352,7 @@ def identity(value: object) -> tuple[str, object]:
     return ("bool" if isinstance(value, bool) else "other", value)
 
 
-def repeated(values: list[Any], key: KeyPath, problems: Problems) -> bool:
+def repeated(values: Sequence[Any], key: KeyPath, problems: Problems) -> bool:
     """Note every value that came before, with both lines; return whether there was one."""
     first: dict[tuple[str, object], int] = {}
     found = False

@@ -21,7 +21,7 @@ def test_exactly_full_fits_and_one_byte_less_does_not() -> None:
     settings = {"context_tokens": 4096, "requests": 8}
     assert FitRule().excess(MHA, device(16 * GIB), settings) == ""
     assert FitRule().excess(MHA, device(16 * GIB - 1), settings) == (
-        "8 x 4096 tokens of mha hold at least 16.0 GiB of cache, card has 16.0 GiB"
+        "8 x 4096 tokens of mha hold at least 16.00 GiB of cache on a rank, card has 16.00 GiB"
     )
 
 
@@ -56,6 +56,12 @@ def test_the_bound_is_the_logical_bytes_of_one_rank(
 )
 def test_what_has_no_bound_is_left_to_the_engine(settings: dict[str, int | str]) -> None:
     assert FitRule().excess(MHA, device(1), settings) == ""
+
+
+def test_the_most_memory_that_any_driver_leaves_counts() -> None:
+    card = DeviceSpec(name="card", memory_bytes=GIB, memory_high_bytes=2 * GIB)
+    assert FitRule().excess(MHA, card, {"context_tokens": 4096}) == ""
+    assert FitRule().excess(MHA, card, {"context_tokens": 4097})
 
 
 def test_without_model_or_device_there_is_nothing_to_fit() -> None:

@@ -294,6 +294,20 @@ def test_cells_of_an_unusable_engine_are_unsupported(
     assert cells_of(plan, "latency")[0].cell.model is not None
 
 
+def test_cells_that_cannot_fit_the_device_are_skipped(tmp_path: Path) -> None:
+    text = GOOD.replace("share = 0.5", 'device = "card"')
+    text = text.replace("[models.mha]", '[devices.card]\nmemory_bytes = "4GiB"\n[models.mha]')
+    plan = plan_of(tmp_path, text)
+    skipped = [planned for planned in plan.cells if planned.skip_status]
+    # gqa8 holds 128 KiB per token: 16384 tokens are 2 GiB, 64 x 5000 tokens 39 GiB.
+    assert [tuple(planned.cell.axes.values()) for planned in skipped] == [
+        ("gqa8", 5000, 64, "auto")
+    ]
+    assert (skipped[0].skip_status, skipped[0].skip_reason) == ("skipped", "kv_exceeds_device")
+    assert "at least 39.06 GiB" in skipped[0].skip_message
+    assert (plan.counts[0].included, plan.counts[0].fit) == (11, 10)
+
+
 def test_only_one_engine(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, only_engine="meter")
     assert [planned.cell.engine for planned in plan.cells] == ["meter", "meter"]

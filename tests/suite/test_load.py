@@ -129,6 +129,25 @@ def test_axes_of_numbers(tmp_path: Path, written: str, values: tuple[float, ...]
     assert all(isinstance(value, float) for value in axis)
 
 
+def test_sizes_may_carry_a_unit(tmp_path: Path) -> None:
+    text = GOOD.replace("share = 0.5", 'pool_bytes = "8GiB", device = "card"')
+    text = text.replace("[models.mha]", '[devices.card]\nmemory_bytes = "80GiB"\n[models.mha]')
+    suite = load(tmp_path, text)
+    assert suite.benchmarks[0].options["pool_bytes"] == 8 * 2**30
+    assert suite.devices["card"].memory_bytes == 80 * 2**30
+
+
+def test_catalog_names_need_no_table(tmp_path: Path) -> None:
+    text = GOOD.replace("share = 0.5", 'device = "h100-80g"')
+    protocol = "[benchmark.protocol]"
+    text = text.replace(
+        f'model = ["mha", "gqa8"]\n{protocol}', f'model = ["Llama-3.1-8B"]\n{protocol}'
+    )
+    suite = load(tmp_path, text)
+    assert len(suite.models["Llama-3.1-8B"].layers) == 32
+    assert list(suite.devices) == ["h100-80g"]
+
+
 def test_a_zip_may_repeat_a_value_as_long_as_positions_differ(tmp_path: Path) -> None:
     zipped = 'requests = [1, 2, 2]\nkv_dtype = ["auto", "auto", "fp8_e4m3"]'
     text = GOOD.replace('requests = [1, 2]\nkv_dtype = ["auto", "fp8_e4m3"]', zipped)
