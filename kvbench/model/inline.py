@@ -212,7 +212,10 @@ def _mla(keys: _Table) -> tuple[LayerSpec, ...]:
         latent_dim=keys.integer("latent_dim"),
         rope_dim=keys.integer("rope_dim", minimum=0),
         compress=keys.optional("compress", 1),
-        window=keys.optional("window", None, maximum=check.MAX_TOKENS),
+        # In a pattern the window belongs to the sliding layers.
+        window=None
+        if "pattern" in keys.values
+        else keys.optional("window", None, maximum=check.MAX_TOKENS),
     )
     if "indexer_bytes_per_token" not in keys.values:
         return (latent,)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from kvbench.errors import ModelError
 from kvbench.model import check
@@ -163,7 +163,7 @@ def _parse(file: Path) -> dict[str, Any]:
         value = json.loads(file.read_text(encoding="utf-8"), parse_int=_bounded_int)
     except OSError as error:
         raise ModelError(f"{file}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:
         raise ModelError(f"{file}: not JSON: {error}") from None
     except RecursionError:
         raise ModelError(f"{file}: nested too deeply") from None
@@ -174,12 +174,8 @@ def _parse(file: Path) -> dict[str, Any]:
 
 def _bounded_int(digits: str) -> int:
     if len(digits) > 20:
-        _absurd(digits)
+        raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
-
-
-def _absurd(digits: str) -> NoReturn:
-    raise ModelError(f"the config holds an absurd number of {len(digits)} digits")
 
 
 @cache
