@@ -117,8 +117,8 @@ def _row(pair: PairVerdict) -> dict[str, Any]:
         "cell": ", ".join(f"{axis}={value}" for axis, value in pair.where.items()),
         "metric": pair.metric,
         "evidence": evidence,
-        "base": pair.base_median,
-        "new": pair.new_median,
+        "base": _number(pair.base_median),
+        "new": _number(pair.new_median),
         "unit": pair.unit,
         "ratio": pair.ratio,
         "interval": interval,
@@ -126,6 +126,11 @@ def _row(pair: PairVerdict) -> dict[str, Any]:
         "verdict": str(pair.verdict),
         "reason": pair.reason,
     }
+
+
+def _number(value: float | None) -> float | int | None:
+    """Counts are printed as such, to their last digit."""
+    return int(value) if value is not None and value.is_integer() else value
 
 
 def _emit_json(

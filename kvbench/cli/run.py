@@ -33,7 +33,7 @@ class _Statuses(click.ParamType):  # type: ignore[type-arg]
         names = [name.strip() for name in value.split(",")]
         for name in names:
             if name not in set(Status):
-                self.fail(f"no status {name!r}{did_you_mean(name, Status)}", param, ctx)
+                self.fail(f"no status {name!r}{did_you_mean(name, map(str, Status))}", param, ctx)
         return frozenset(Status(name) for name in names)
 
 

@@ -81,7 +81,7 @@ def test_the_interval_holds_the_ratio_and_is_reproducible() -> None:
     low, high = ratio_interval(base, new, seed="a") or (0.0, 0.0)
     assert low < 2.0 < high
     assert (low, high) == ratio_interval(base, new, seed="a")
-    assert 20 / 12 <= low
+    assert low >= 20 / 12
     assert high <= 24 / 10
 
 

@@ -277,7 +277,7 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrated(
 ) -> None:
     write_results(tmp_path, small())
     monkeypatch.setattr(reading, "SCHEMA_VERSION", 0)
-    with pytest.raises(ResultsError, match="written by a newer kvbench .schema 1"):
+    with pytest.raises(ResultsError, match="written by a newer kvbench"):
         read_results(tmp_path)
     monkeypatch.setattr(reading, "SCHEMA_VERSION", 2)
     with pytest.raises(ResultsError, match="schema 1 cannot be read"):
@@ -320,7 +320,7 @@ def test_no_such_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="cannot write .*/gone/samples.parquet: No such file"):
+    with pytest.raises(ResultsError, match=r"cannot write .*/gone/samples\.parquet: No such file"):
         write_results(tmp_path / "gone", small())
 
 

@@ -48,7 +48,7 @@ def test_an_empty_folder_is_used_and_a_full_one_refused(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
-    with pytest.raises(ResultsError, match="cannot write the run's folder .*/run: File exists"):
+    with pytest.raises(ResultsError, match=r"cannot write the run's folder .*/run: File exists"):
         end(plan_of({"value": 1.0}), tmp_path / "run")
 
 

@@ -1,0 +1,1 @@
+"""Implements nothing at all."""

@@ -1,0 +1,1 @@
+"""An engine that a third party could have written."""
