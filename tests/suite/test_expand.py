@@ -6,7 +6,7 @@ import dataclasses
 from math import prod
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvbench.engine import Stage
@@ -142,6 +142,7 @@ def benchmarks(draw: st.DrawFn) -> Benchmark:
 
 
 @given(benchmarks())
+@settings(deadline=None)
 def test_expansion_is_the_product_minus_excluded_plus_included(case: Benchmark) -> None:
     expansion = expand(case)
     engines = len(case.engines)

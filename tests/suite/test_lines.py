@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvbench.suite.lines import KeyPath, dotted, scan
@@ -126,6 +126,7 @@ def test_duplicates(text: str, expected: list[tuple[str, int, int]]) -> None:
 
 
 @given(st.text(alphabet="ab=[]{}\"'#.,\n \\1", max_size=80))
+@settings(deadline=None)
 def test_any_text_is_scanned_and_valid_text_completely(text: str) -> None:
     positions = scan(text)
     try:
@@ -147,6 +148,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=3), max_size=3))
+@settings(deadline=None)
 def test_written_tables_are_found_where_they_were_written(
     tables: dict[str, dict[str, str]],
 ) -> None:
