@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 from kvbench.engine import Evidence, Observation
-from kvbench_pool.series import Point
+
+
+class Point(Protocol):
+    """A value at a step."""
+
+    @property
+    def step(self) -> int:
+        """The step."""
+
+    @property
+    def value(self) -> float:
+        """The value."""
 
 
 def simulated(values: Mapping[str, float]) -> Iterator[Observation]:

@@ -28,13 +28,6 @@ _WHAT: tuple[Option, ...] = (
     ),
     Option(name="model", type="model", help="Model whose cache fills the blocks."),
     Option(name="workload", type="workload", help="Requests to replay."),
-    Option(
-        name="workload_seed",
-        type="int",
-        help="Seed of a synthetic workload; the same in all cells, so that they get the same "
-        "requests.",
-        default=0,
-    ),
 )
 
 _MEMORY: tuple[Option, ...] = (
@@ -55,8 +48,8 @@ _MEMORY: tuple[Option, ...] = (
     Option(
         name="layout",
         type="str",
-        help="How the pool is arranged: paged, or a layout of an engine plugin.",
-        default="paged",
+        help="How the pool is arranged: paged, or a layout of an engine plugin; without it vllm "
+        "for the vllm policy, paged for the others.",
     ),
     Option(name="tp", type="int", help="Tensor-parallel ranks.", default=1, minimum=1),
     Option(name="pp", type="int", help="Pipeline-parallel stages.", default=1, minimum=1),
@@ -96,8 +89,8 @@ _SCHEDULER: tuple[Option, ...] = (
     Option(
         name="enable_prefix_caching",
         type="bool",
-        help="Share and keep full prefix blocks (vllm policy).",
-        default=True,
+        help="Share and keep full prefix blocks (vllm policy); without it as vLLM would: not "
+        "for models with recurrent state.",
     ),
     Option(
         name="watermark",

@@ -105,6 +105,8 @@ _FORK = (
     ("copied_blocks", "blocks", _LOWER, "Blocks copied because a shared one was written."),
 )
 
+_WALK = (("final_used_blocks", "blocks", _LOWER, "Blocks in use after the last operation."),)
+
 _CURVE = (
     (
         "curve_capacity_blocks",
@@ -154,5 +156,5 @@ def _own(name: str, unit: str, direction: Direction, meaning: str) -> Metric:
 
 METRICS: tuple[Metric, ...] = (
     *(shared(name, Evidence.SIMULATED, exact=True) for name in _SHARED),
-    *(_own(*row) for row in (*_REPLAY, *_FORK, *_CURVE, *_CONCURRENCY)),
+    *(_own(*row) for row in (*_REPLAY, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY)),
 )

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from kvbench.engine import Cell
+from kvbench.engine import Cell, Scalar
 from kvbench.errors import CellFailed
 from kvbench.layout import Arrangement, LayoutOptions
 from kvbench.model.spec import ModelSpec
 from kvbench.plugins import load_plugins
 
 _T = TypeVar("_T", int, float, str, bool)
+
+#: Settings that an engine's layout reads under the same name; ``paged`` has none.
+_ENGINE = ("max_num_batched_tokens", "async_scheduling", "enable_prefix_caching", "max_model_len")
 
 #: Tokens per block when neither the suite nor a layout says.
 _DEFAULT_BLOCK_SIZE = 16
@@ -66,21 +69,38 @@ def arrangement_of(cell: Cell) -> Arrangement | None:
     """
     if cell.model is None:
         return None
+    layout = layout_of(cell)
+    engine = {} if layout == "paged" else {name: cell.settings.get(name) for name in _ENGINE}
     return _arranged(
         cell.model,
-        setting(cell, "layout", str),
+        layout,
         optional_int(cell, "block_size"),
         setting(cell, "kv_dtype", str),
-        setting(cell, "tp", int),
-        setting(cell, "pp", int),
+        (setting(cell, "tp", int), setting(cell, "pp", int)),
+        tuple((name, value) for name, value in engine.items() if value is not None),
     )
+
+
+def layout_of(cell: Cell) -> str:
+    """Return the name of the cell's layout: the stated one, or the policy's own."""
+    stated = cell.settings.get("layout")
+    own = "vllm" if cell.settings.get("policy") == "vllm" else "paged"
+    return own if stated is None else str(stated)
 
 
 @lru_cache(maxsize=256)
 def _arranged(
-    model: ModelSpec, layout: str, block_size: int | None, kv_dtype: str, tp: int, pp: int
+    model: ModelSpec,
+    layout: str,
+    block_size: int | None,
+    kv_dtype: str,
+    ranks: tuple[int, int],
+    engine: tuple[tuple[str, Scalar], ...],
 ) -> Arrangement:
-    options = LayoutOptions(block_size=block_size, kv_dtype=kv_dtype, tp=tp, pp=pp)
+    tp, pp = ranks
+    options = LayoutOptions(
+        block_size=block_size, kv_dtype=kv_dtype, tp=tp, pp=pp, engine=dict(engine)
+    )
     return load_plugins().layout(layout).arrange(model, options)
 
 

@@ -11,7 +11,7 @@ from kvbench_pool.lru_curve import LruCurve, capacities
 from kvbench_pool.observe import simulated, simulated_list
 from kvbench_pool.prefix_history import prefix_history
 from kvbench_pool.settings import Memory, memory_of, setting
-from kvbench_pool.studies.replay_workload import requests_of, warnings_of
+from kvbench_pool.studies.requests import requests_of, warnings_of
 from kvbench_pool.text_table import text_table
 
 _ASSUMPTIONS = (

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from kvbench.engine import Cell, CellOutput, Observation
 from kvbench.errors import CellFailed
-from kvbench.workload.load import RequestStream, open_workload
 from kvbench.workload.request import Request
-from kvbench.workload.spec import WorkloadSpec
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.occupancy import Occupancy
 from kvbench_pool.policies import POLICIES, PoolShape
 from kvbench_pool.replay import Replay, SchedulerLimits, Totals
 from kvbench_pool.settings import Memory, arrangement_of, memory_of, optional_int, setting
+from kvbench_pool.studies.requests import requests_of, warnings_of
 
 _WINDOWED = "Windowed layers keep every token: this policy frees nothing by window."
 
@@ -26,6 +25,10 @@ def run(cell: Cell) -> CellOutput:
         TraceError: The workload's trace cannot be read.
     """
     memory = memory_of(cell)
+    if setting(cell, "policy", str) == "vllm":
+        from kvbench_pool.studies.replay_vllm import replay_vllm
+
+        return replay_vllm(cell, memory)
     requests = requests_of(cell)
     replay = replay_cell(cell, memory, requests, setting(cell, "max_num_seqs", int))
     return CellOutput(
@@ -42,23 +45,6 @@ def run(cell: Cell) -> CellOutput:
     )
 
 
-def workload_of(cell: Cell) -> WorkloadSpec:
-    """Return the cell's workload.
-
-    Raises:
-        CellFailed: It has none.
-    """
-    if cell.workload is None:
-        study = cell.settings.get("study")
-        raise CellFailed("option_missing", f"study {study!r} needs the option 'workload'")
-    return cell.workload
-
-
-def requests_of(cell: Cell) -> RequestStream:
-    """Stream the requests of the cell's workload, the same ones in every cell of a suite."""
-    return open_workload(workload_of(cell), setting(cell, "workload_seed", int))
-
-
 def preemption_ratio_of(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
     """Replay a cell with a given number of seats; return its preemptions per request.
 
@@ -66,6 +52,10 @@ def preemption_ratio_of(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
         CellFailed: An option is missing or out of place.
         TraceError: The workload's trace cannot be read.
     """
+    if setting(cell, "policy", str) == "vllm":
+        from kvbench_pool.studies.replay_vllm import vllm_preemption_ratio
+
+        return vllm_preemption_ratio(cell, memory, max_num_seqs)
     totals = replay_cell(cell, memory, requests_of(cell), max_num_seqs).totals
     return totals.preemptions / max(1, totals.requests)
 
@@ -210,11 +200,3 @@ def _assumptions(cell: Cell, memory: Memory, replay: Replay) -> Iterator[str]:
             "max": f"Each request reserves {most} tokens for its whole life.",
             "final": "Each request reserves its final length, as if it were known.",
         }["max" if policy == "static" else setting(cell, "reserve", str)]
-
-
-def warnings_of(requests: RequestStream, dropped: int) -> Iterator[str]:
-    """Yield what a reader has to know about requests that were not replayed as stated."""
-    if dropped:
-        yield f"{dropped} requests could never fit and were left out."
-    if requests.trace is not None:
-        yield from requests.trace.remarks()

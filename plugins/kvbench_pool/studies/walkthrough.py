@@ -55,6 +55,7 @@ def run(cell: Cell) -> CellOutput:
     states = list(walk(pool, setting(cell, "script", str)))
     used = [state.used_blocks for state in states]
     totals = {
+        "final_used_blocks": pool.used_blocks,
         "peak_used_blocks": pool.peak_used_blocks,
         "copied_blocks": pool.copied_blocks,
         "block_size_tokens": memory.block_size,

@@ -1,0 +1,194 @@
+"""A workload replayed under vLLM's own policy, decision by decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kvbench.engine import Cell, CellOutput, Observation
+from kvbench.errors import CellFailed
+from kvbench.layout import Arrangement, Group
+from kvbench.workload.request import Request
+from kvbench_pool.observe import simulated, simulated_series
+from kvbench_pool.settings import Memory, arrangement_of, setting
+from kvbench_pool.studies.requests import requests_of, warnings_of
+from kvbench_pool.vllm_policy.config import FULL, MIRRORS, CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
+from kvbench_pool.vllm_policy.stepwise import run_stepwise
+
+_SERIES = {
+    "used_blocks": "used_blocks",
+    "cached_blocks": "cached_free_blocks",
+    "running_requests": "running",
+    "waiting_requests": "waiting",
+}
+
+
+class _Ends:
+    """Sums over the requests that ended; a replay of any length keeps no more of them."""
+
+    def __init__(self) -> None:
+        self.cached_tokens = 0
+
+    def __call__(self, record: RequestRecord) -> None:
+        self.cached_tokens += record.prompt_tokens + record.output_tokens - 1
+
+
+def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
+    """Replay the cell's workload as vLLM would.
+
+    Raises:
+        CellFailed: An option is missing or out of place, or vLLM's pool has no such layers.
+        TraceError: The workload's trace cannot be read.
+    """
+    config = pool_config(cell, memory, setting(cell, "max_num_seqs", int))
+    requests, ends = requests_of(cell), _Ends()
+    simulation = _simulate(requests, config, ends)
+    return CellOutput(
+        observations=tuple(_observations(simulation, memory, ends)),
+        effective={
+            "policy": f"vllm ({MIRRORS})",
+            "block_size": config.block_size,
+            "pool_blocks": config.num_blocks,
+            "layout": memory.layout,
+            "enable_prefix_caching": config.enable_prefix_caching,
+        },
+        assumptions=(
+            *memory.assumptions,
+            f"Decisions are those of {MIRRORS}; a step is {config.step_ms:g} ms whatever it "
+            "computes, and every request generates its stated output.",
+        ),
+        warnings=tuple(warnings_of(requests, simulation.counts.dropped)),
+    )
+
+
+def vllm_preemption_ratio(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
+    """Replay with a given number of seats; return the preemptions per request.
+
+    Raises:
+        CellFailed: An option is missing or out of place.
+        TraceError: The workload's trace cannot be read.
+    """
+    config = pool_config(cell, memory, max_num_seqs)
+    counts = _simulate(requests_of(cell), config, _Ends()).counts
+    return counts.preemptions / max(1, counts.requests)
+
+
+def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
+    """Return the simulator's configuration of a cell.
+
+    Raises:
+        CellFailed: vLLM's pool has no such layers, or the layout is not vLLM's.
+        KvbenchError: The simulator refuses a value.
+    """
+    groups = cache_groups(arrangement_of(cell))
+    caching = cell.settings.get("enable_prefix_caching")
+    if caching is None:
+        caching = all(group.kind is not GroupKind.STATE for group in groups)
+    return PoolConfig(
+        num_blocks=memory.num_blocks,
+        block_size=memory.block_size,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=setting(cell, "max_num_batched_tokens", int),
+        watermark=setting(cell, "watermark", float),
+        enable_prefix_caching=bool(caching),
+        reserve_full_prompt=setting(cell, "scheduler_reserve_full_isl", bool),
+        async_scheduling=setting(cell, "async_scheduling", bool),
+        lookahead_tokens=setting(cell, "num_lookahead_tokens", int),
+        groups=groups,
+        step_ms=setting(cell, "step_ms", float),
+    )
+
+
+def cache_groups(arrangement: Arrangement | None) -> tuple[CacheGroup, ...]:
+    """Return the groups of an arrangement as the simulator knows them.
+
+    Raises:
+        CellFailed: The simulator does not know such a group.
+    """
+    if arrangement is None:
+        return (FULL,)
+    groups = arrangement.groups
+    if len(groups) > 1 and not arrangement.null_blocks:
+        raise CellFailed(
+            "unsupported_layers",
+            f"layout {arrangement.layout!r} has no common block ids for {len(groups)} groups; "
+            "use layout 'vllm' with policy 'vllm'",
+        )
+    return tuple(_cache_group(group, arrangement.block_size) for group in groups)
+
+
+def _cache_group(group: Group, block_size: int) -> CacheGroup:
+    if group.kind == "state" and group.fixed_blocks:
+        return CacheGroup(kind=GroupKind.STATE, fixed_blocks=group.fixed_blocks)
+    known = group.fixed_blocks is None and group.block_size == block_size
+    if known and group.window_tokens is None:
+        return FULL
+    if known and group.kind.startswith("sliding") and group.window_tokens:
+        return CacheGroup(kind=GroupKind.SLIDING, window_tokens=group.window_tokens)
+    raise CellFailed(
+        "unsupported_layers",
+        f"the vllm policy does not simulate {group.kind!r} layers with blocks of "
+        f"{group.block_size} tokens in a pool of {block_size}",
+    )
+
+
+def _simulate(requests: Iterable[Request], config: PoolConfig, ends: _Ends) -> Simulation:
+    return run_stepwise(requests, config, sink=ends)
+
+
+def _observations(simulation: Simulation, memory: Memory, ends: _Ends) -> Iterator[Observation]:
+    step_s = simulation.config.step_ms / 1000
+    yield from simulated(_memory_figures(simulation, memory))
+    yield from simulated(_scheduler_figures(simulation, ends, step_s))
+    for metric, column in _SERIES.items():
+        yield from simulated_series(metric, simulation.series.points(column), step_s)
+
+
+def _memory_figures(simulation: Simulation, memory: Memory) -> dict[str, float]:
+    series, config = simulation.series, simulation.config
+    busy = max(1, series.busy_steps)
+    blocks = {
+        "peak_used": series.peaks["used_blocks"],
+        "mean_used": series.used_sum / busy,
+        "shared_saved": series.saved_peak,
+    }
+    waste = series.waste_sum / busy
+    values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
+    values |= {
+        "pool_blocks": config.num_blocks,
+        "block_size_tokens": config.block_size,
+        "mean_shared_saved_blocks": series.saved_sum / busy,
+        "peak_cached_blocks": series.peaks["cached_free_blocks"],
+        "evicted_blocks": simulation.evicted_blocks,
+        "peak_usage_ratio": blocks["peak_used"] / config.usable_blocks,
+        "fragmentation_ratio": waste,
+        "live_ratio": 1 - waste,
+        "tail_waste_ratio": waste,
+    }
+    if memory.bytes_per_block is not None:
+        per_block = memory.bytes_per_block
+        values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
+        values |= {"block_bytes": per_block, "pool_bytes": config.num_blocks * per_block}
+    return values
+
+
+def _scheduler_figures(simulation: Simulation, ends: _Ends, step_s: float) -> dict[str, float]:
+    counts, series = simulation.counts, simulation.series
+    once = ends.cached_tokens - counts.hit_tokens
+    requests = max(1, counts.requests)
+    return {
+        "peak_running_requests": series.peaks["running"],
+        "peak_waiting_requests": series.peaks["waiting"],
+        "hit_tokens": counts.hit_tokens,
+        "query_tokens": counts.query_tokens,
+        "prefix_hit_ratio": counts.hit_tokens / max(1, counts.query_tokens),
+        "preemptions_count": counts.preemptions,
+        "preemption_ratio": counts.preemptions / requests,
+        "recomputed_tokens": series.computed_sum - once,
+        "recompute_hit_tokens": counts.rehit_tokens,
+        "computed_tokens": series.computed_sum,
+        "steps_count": series.steps,
+        "requests_count": counts.requests,
+        "dropped_requests_count": counts.dropped,
+        "mean_queue_s": counts.queued_steps * step_s / requests,
+    }
