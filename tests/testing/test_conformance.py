@@ -6,10 +6,10 @@ import dataclasses
 from types import ModuleType
 from typing import Any
 
-import kvbench_analytic.plugin
-import kvbench_pool.plugin
 import pytest
 
+import kvbench_analytic.plugin
+import kvbench_pool.plugin
 from kvbench import hookimpl
 from kvbench.engine import EngineInfo, Evidence, Metric, Option
 from kvbench.errors import PluginError
