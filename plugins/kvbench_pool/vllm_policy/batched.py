@@ -26,6 +26,8 @@ from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
+_NEVER = 1 << 62
+
 
 def can_batch(config: PoolConfig) -> bool:
     """Whether ``Batched`` knows everything that a configuration asks for."""
@@ -83,6 +85,8 @@ class Batched:
                 coming = next(arrivals, None)
             self._one_step()
             self.step += 1
+            if self._is_quiet:
+                self._decode_until(coming.arrive_step if coming is not None else _NEVER)
         self.series.settle()
 
     def _arrivals(self, requests: Iterable[Request]) -> Iterator[Flow]:
@@ -95,6 +99,52 @@ class Batched:
             last = max(last, config.arrival_step(request.arrival_ms))
             yield Flow(index, request, last, request.prompt_tokens)
 
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing but decoding can happen until an arrival, an end or a shortage."""
+        return (
+            self._digest is None
+            and self._prefilling is None
+            and not self._keyed_decoders
+            and not (self._waiting and self._head_may_fit)
+            and len(self._running) > 0
+        )
+
+    def _decode_until(self, limit: int) -> None:
+        """Take the steps before ``limit`` up to the first in which more happens than decoding."""
+        free, ends, due, size = self.free, self._ends, self._due, self._size
+        running, queued, usable = len(self._running), len(self._waiting), self._config.usable_blocks
+        ahead = 1 - self._config.lookahead_tokens
+        pending = self.series.pending
+        step, tables, live = self.step, self._table_blocks, self._live_tokens
+        while step < limit and step not in ends:
+            bucket = due[step % size]
+            if bucket:
+                if len(bucket) > free.num_free:
+                    break
+                for flow, block in zip(bucket, free.take_few(len(bucket)), strict=True):
+                    flow.tail.append(block)
+                tables += len(bucket)
+            if self._caching:
+                free.num_cached += len(due[(step + ahead) % size])
+            live += running
+            pending += (
+                step,
+                usable - free.num_free,
+                free.num_findable,
+                free.num_cached,
+                running,
+                queued,
+                running,
+                running,
+                tables,
+                live,
+            )
+            step += 1
+        self.step, self._table_blocks, self._live_tokens = step, tables, live
+        if self.series.is_due:
+            self.series.settle()
+
     def _one_step(self) -> None:
         step, free = self.step, self.free
         queued = len(self._waiting)
@@ -102,9 +152,8 @@ class Batched:
         due = self._due[step % self._size]
         if due:
             if free.num_free >= len(due):
-                take_one = free.take_one
-                for flow in due:
-                    flow.tail.append(take_one())
+                for flow, block in zip(due, free.take_few(len(due)), strict=True):
+                    flow.tail.append(block)
                 self._table_blocks += len(due)
             else:
                 self._grow_tight(due, preempted)
@@ -140,7 +189,7 @@ class Batched:
                 victim = self._preempt_youngest(preempted)
                 if victim is flow:
                     return
-            flow.tail.append(self.free.take_one())
+            flow.tail += self.free.take_few(1)
             self._table_blocks += 1
 
     def _preempt_youngest(self, preempted: list[Flow]) -> Flow:

@@ -70,7 +70,7 @@ class Flow:
         """Return all blocks held."""
         if not self.tail:
             return self.table
-        return np.concatenate((self.table, np.array(self.tail, dtype=np.int32)))
+        return np.concatenate((self.table, np.array(self.tail, dtype=np.int64)))
 
     def record(self) -> RequestRecord:
         """Return what happened to the request, once it has ended."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Blocks = npt.NDArray[np.int32]
+# 64 bits, since numpy scatters by indices of any other width ten times slower.
+Blocks = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.int64]
 
 #: Key of a block that is findable in principle, but only by its own request, which holds it or
-#: has ended; it needs no place in the map.
+#: has ended. As an index it means the map's last place, which no other key uses and nobody reads.
 PRIVATE = -1
 
-NO_BLOCKS: Blocks = np.empty(0, dtype=np.int32)
+NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 
 
 class FreeBlocks:
@@ -35,12 +36,12 @@ class FreeBlocks:
 
     def __init__(self, num_blocks: int) -> None:
         self._stack = list(range(num_blocks - 1, 0, -1))
-        self._ring: Blocks = np.zeros(max(4 * num_blocks, 1024), dtype=np.int32)
+        self._ring: Blocks = np.zeros(max(4 * num_blocks, 1024), dtype=np.int64)
         self._head = self._tail = 1
-        self._position: Blocks = np.zeros(num_blocks, dtype=np.int32)
-        self._sharers: Blocks = np.zeros(num_blocks, dtype=np.int32)
+        self._position: Blocks = np.zeros(num_blocks, dtype=np.int64)
+        self._sharers: Blocks = np.zeros(num_blocks, dtype=np.int64)
         self._key: Keys = np.zeros(num_blocks, dtype=np.int64)
-        self._owner: Blocks = np.zeros(1 << 16, dtype=np.int32)
+        self._owner: Blocks = np.zeros(1 << 22, dtype=np.int64)
         self._twins: dict[int, list[int]] = {}
         self._has_twin = np.zeros(num_blocks, dtype=np.bool_)
         self.num_free = num_blocks - 1
@@ -54,13 +55,15 @@ class FreeBlocks:
         self._ring_at = memoryview(self._ring)
         self._position_at = memoryview(self._position)
         self._key_at = memoryview(self._key)
+        self._has_twin_at = memoryview(self._has_twin)
         self._owner_at = memoryview(self._owner)
 
     def reserve_keys(self, next_key: int) -> None:
         """Make room for keys below ``next_key``."""
-        if next_key > len(self._owner):
-            grown = np.zeros(max(next_key, 2 * len(self._owner)), dtype=np.int32)
+        if next_key >= len(self._owner):
+            grown = np.zeros(max(next_key + 1, 2 * len(self._owner)), dtype=np.int64)
             grown[: len(self._owner)] = self._owner
+            grown[len(self._owner) - 1] = 0
             self._owner = grown
             self._owner_at = memoryview(grown)
 
@@ -99,27 +102,38 @@ class FreeBlocks:
             self.num_free -= woken
             self.num_findable -= woken
 
-    def take_one(self) -> int:
-        """Hand out the block at the head of the queue, which must not be empty."""
-        self.num_free -= 1
-        if self._stack:
-            return self._stack.pop()
-        ring, head = self._ring_at, self._head
-        block = ring[head]
-        while not block:
-            head += 1
+    def take_few(self, count: int) -> list[int]:
+        """Hand out blocks one by one: cheaper than ``take`` for a handful."""
+        self.num_free -= count
+        stack = self._stack
+        blocks: list[int] = []
+        while count and stack:
+            blocks.append(stack.pop())
+            count -= 1
+        if not count:
+            return blocks
+        self.num_findable -= count
+        self.evicted += count
+        ring, position, keys = self._ring_at, self._position_at, self._key_at
+        head, forgotten = self._head, 0
+        while count:
             block = ring[head]
-        self._head = head + 1
-        self._position_at[block] = 0
-        self.num_findable -= 1
-        self.evicted += 1
-        key = self._key_at[block]
-        self._key_at[block] = 0
-        if key == PRIVATE:
-            self.num_cached -= 1
-        else:
-            self._forget(block, key)
-        return block
+            head += 1
+            if not block:
+                continue
+            count -= 1
+            position[block] = 0
+            key = keys[block]
+            keys[block] = 0
+            if self._has_twin_at[block]:
+                self._forget_twin(block, key)
+            else:
+                forgotten += 1
+                self._owner_at[key] = 0
+            blocks.append(block)
+        self._head = head
+        self.num_cached -= forgotten
+        return blocks
 
     def take(self, count: int) -> Blocks:
         """Hand out ``count`` blocks from the head of the queue, which must have them."""
@@ -128,7 +142,7 @@ class FreeBlocks:
         unfindable = min(count, len(stack))
         front: Blocks = NO_BLOCKS
         if unfindable:
-            front = np.array(stack[-unfindable:][::-1], dtype=np.int32)
+            front = np.array(stack[-unfindable:][::-1], dtype=np.int64)
             del stack[-unfindable:]
             if unfindable == count:
                 return front
@@ -137,18 +151,12 @@ class FreeBlocks:
 
     def _take_from_ring(self, count: int) -> Blocks:
         head, reach = self._head, count
-        while True:
+        window = self._ring[head : head + reach]
+        while (present := np.count_nonzero(window)) < count:
+            reach += max(count - present, reach)
             window = self._ring[head : head + reach]
-            blocks: Blocks = window[window > 0]
-            if len(blocks) >= count:
-                break
-            reach += max(count - len(blocks), reach)
-        if len(blocks) > count:
-            blocks = blocks[:count]
-            self._head = int(self._position_at[blocks[-1]]) + 1
-        else:
-            self._head = head + reach
-            blocks = blocks.copy()
+        blocks: Blocks = window.copy() if present == reach else window[window > 0][:count]
+        self._head = int(self._position_at[blocks[-1]]) + 1
         self._position[blocks] = 0
         self.num_findable -= count
         self.evicted += count
@@ -160,20 +168,16 @@ class FreeBlocks:
         self._key[blocks] = 0
         if self._twins:
             alike = self._has_twin[blocks]
-            if alike.any():
+            if np.count_nonzero(alike):
                 for block, key in zip(blocks[alike].tolist(), keys[alike].tolist(), strict=True):
-                    self._forget(block, key)
+                    self._forget_twin(block, key)
                 keys = keys[~alike]
         self.num_cached -= len(keys)
-        self._owner[keys[keys > 0]] = 0
+        self._owner[keys] = 0
 
-    def _forget(self, block: int, key: int) -> None:
-        """Drop one block of a prefix; the next one registered takes its place."""
-        twins = self._twins.get(key)
-        if twins is None:
-            self._owner_at[key] = 0
-            self.num_cached -= 1
-            return
+    def _forget_twin(self, block: int, key: int) -> None:
+        """Drop one of several blocks of a prefix; the first of the others is found from now on."""
+        twins = self._twins[key]
         twins.remove(block)
         self._has_twin[block] = False
         self._owner_at[key] = twins[0]
@@ -185,7 +189,7 @@ class FreeBlocks:
         """Let held blocks be found; the first block of a prefix is the one that is found."""
         self._key[blocks] = keys
         known = self._owner[keys]
-        if known.any():
+        if np.count_nonzero(known):
             taken = known > 0
             for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
                 self._register_twin(block, key)
@@ -224,8 +228,9 @@ class FreeBlocks:
             self._key[table[public:findable]] = PRIVATE
         kept = table[:findable]
         if public:
-            shared = self._sharers[table[:public]] > 0
-            if shared.any():
+            sharers = self._sharers[table[:public]]
+            if np.count_nonzero(sharers):
+                shared = sharers > 0
                 self._sharers[table[:public][shared]] -= 1
                 kept = np.concatenate((table[:public][~shared], table[public:findable]))
         # The unfindable tail goes before everything else, its last block foremost.
@@ -239,7 +244,7 @@ class FreeBlocks:
             self._compact()
         tail = self._tail
         self._ring[tail : tail + count] = blocks
-        self._position[blocks] = np.arange(tail, tail + count, dtype=np.int32)
+        self._position[blocks] = np.arange(tail, tail + count, dtype=np.int64)
         self._tail = tail + count
         self.num_findable += count
 
@@ -249,5 +254,5 @@ class FreeBlocks:
         blocks = ring[ring > 0]
         self._ring[:] = 0
         self._ring[1 : len(blocks) + 1] = blocks
-        self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int32)
+        self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int64)
         self._head, self._tail = 1, len(blocks) + 1

@@ -7,7 +7,9 @@ key can index an array.
 
 from __future__ import annotations
 
+import itertools
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +31,7 @@ class PrefixKeys:
 
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
-        self._chunks: dict[tuple[int, int, int], int] = {}
+        self._chunks: dict[int, dict[tuple[int, int], int]] = {}
         self._nodes: dict[tuple[int, bytes], int] = {}
         self._roots: dict[tuple[str, str], int] = {}
         self.next_key = 1
@@ -60,24 +62,54 @@ class PrefixKeys:
         Block ``j`` ends in chunk ``c`` when ``c * H < (j + 1) * B <= (c + 1) * H``; its tokens
         are known from the ids of the chunks 0 to ``c``.
         """
-        size, chunk = self._block_size, request.hash_tokens
-        full = request.prompt_tokens // size
-        chunks = self._chunks
-        node, ends = self._root(request), 0
-        parts: list[int] = []
-        counts: list[int] = []
-        for place, identity in enumerate(request.hash_ids):
-            ends_after = (place + 1) * chunk // size
-            step = (node, identity, chunk)
-            found = chunks.get(step)
+        chunk = request.hash_tokens
+        nodes = self._chunks.setdefault(chunk, {})
+        node = self._root(request)
+        known: list[int] = []
+        for identity in request.hash_ids:
+            found = nodes.get((node, identity))
             if found is None:
-                # A chunk in which no block ends still needs an identity of its own.
-                found = chunks[step] = self.next_key
-                self.next_key += max(1, ends_after - ends)
-            parts.append(found)
-            counts.append(ends_after - ends)
-            node, ends = found, ends_after
-        return _ranges(parts, counts)[:full]
+                break
+            known.append(found)
+            node = found
+        # Behind a chunk that nobody had, every chunk is new: they are numbered in one go.
+        new = request.hash_ids[len(known) :]
+        firsts = self._number(chunk, len(known), len(new))
+        parents = itertools.chain((node,), firsts)
+        nodes.update(zip(zip(parents, new, strict=False), firsts, strict=True))
+        keys = self._spread(chunk, [*known, *firsts] if known else firsts)
+        return keys[: request.prompt_tokens // self._block_size]
+
+    def _number(self, chunk: int, before: int, count: int) -> Sequence[int]:
+        """Return the first key of each of ``count`` new chunks behind ``before`` others."""
+        first = self.next_key
+        if chunk % self._block_size == 0:
+            per_chunk = chunk // self._block_size
+            self.next_key += count * per_chunk
+            return range(first, self.next_key, per_chunk) if count else ()
+        firsts: list[int] = []
+        for place in range(before, before + count):
+            firsts.append(self.next_key)
+            # A chunk in which no block ends still needs an identity of its own.
+            self.next_key += max(1, self._ends_in(chunk, place))
+        return firsts
+
+    def _ends_in(self, chunk: int, place: int) -> int:
+        """Blocks that end in the ``place``-th chunk."""
+        return (place + 1) * chunk // self._block_size - place * chunk // self._block_size
+
+    def _spread(self, chunk: int, firsts: Sequence[int]) -> Keys:
+        """Return the keys of all blocks that end in chunks with these first keys."""
+        if chunk % self._block_size == 0:
+            per_chunk = chunk // self._block_size
+            if isinstance(firsts, range):
+                return np.arange(firsts.start, firsts.start + len(firsts) * per_chunk)
+            heads = np.array(firsts, dtype=np.int64)
+            return (heads[:, None] + np.arange(per_chunk)).ravel()
+        keys: list[int] = []
+        for place, first in enumerate(firsts):
+            keys += range(first, first + self._ends_in(chunk, place))
+        return np.array(keys, dtype=np.int64)
 
     def _from_tokens(self, request: Request) -> Keys:
         """Key blocks by their tokens and the key before them."""
@@ -98,12 +130,3 @@ class PrefixKeys:
             keys.append(found)
             node = found
         return np.array(keys, dtype=np.int64)
-
-
-def _ranges(firsts: list[int], counts: list[int]) -> Keys:
-    """Concatenate ``range(first, first + count)`` for every pair."""
-    if len(set(counts)) == 1:
-        return (np.array(firsts)[:, None] + np.arange(counts[0])).ravel()
-    lengths = np.array(counts)
-    starts = np.repeat(np.array(firsts) - np.cumsum(lengths) + lengths, lengths)
-    return starts + np.arange(len(starts))

@@ -25,6 +25,10 @@ _STEP, _USED, _CACHED_FREE, _CACHED, _RUNNING, _WAITING, _SCHEDULED, _COMPUTED, 
 )
 _BATCH = 16384 * len(COLUMNS)
 
+# Steps and values below 2**31 share a 64-bit integer.
+_STEP_BITS = 31
+_LAST_STEP = (1 << _STEP_BITS) - 1
+
 Matrix = npt.NDArray[np.int64]
 
 
@@ -59,7 +63,8 @@ class StepSeries:
         self._block_size = block_size
         self._limit = limit
         self._width = 1
-        self._kept: Matrix = np.empty((0, len(COLUMNS), 2), dtype=np.int64)
+        self._first_step = _LAST_STEP
+        self._kept: Matrix = np.empty((0, len(COLUMNS)), dtype=np.int64)
         self.pending: list[int] = []
         self.peaks = dict.fromkeys(COLUMNS, 0)
         self.used_sum = 0
@@ -104,34 +109,30 @@ class StepSeries:
         self.waste_sum = float(np.cumsum(np.concatenate(([self.waste_sum], shares)))[-1])
 
     def _keep(self, rows: Matrix) -> None:
-        steps = np.broadcast_to(rows[:, :1], rows.shape)
-        self._kept = np.concatenate((self._kept, np.stack((steps, rows), axis=2)))
-        self._thin()
-        while len(self._kept) > self._limit:
-            self._width *= 2
-            self._thin()
-
-    def _thin(self) -> None:
         """Keep, for every stretch of steps and every column, the largest value and its step."""
-        stretch = self._kept[:, _STEP, 0] // self._width
-        starts = np.flatnonzero(np.diff(stretch, prepend=-1))
-        ends = np.append(starts[1:], len(stretch))
-        if len(starts) == len(stretch):
-            return
-        columns = np.arange(len(COLUMNS))
-        self._kept = np.stack(
-            [
-                part[part[:, :, 1].argmax(axis=0), columns]
-                for part in (self._kept[a:b] for a, b in zip(starts, ends, strict=True))
-            ]
-        )
+        steps = rows[:, _STEP]
+        self._first_step = min(self._first_step, int(steps[0]))
+        while (int(steps[-1]) - self._first_step) // self._width >= self._limit:
+            self._width *= 2
+        # Value and step in one number: the largest one is the largest value, at its first step.
+        marked = (rows << _STEP_BITS) | (_LAST_STEP - steps)[:, None]
+        self._kept = _largest(np.concatenate((self._kept, marked)), self._width)
 
     def points(self, column: str) -> tuple[SeriesPoint, ...]:
         """Return the kept values of one of ``COLUMNS`` in the order of their steps.
 
         Each stretch of steps is represented by its largest value, so peaks are exact.
         """
-        place = COLUMNS.index(column)
+        marked = self._kept[:, COLUMNS.index(column)].tolist()
         return tuple(
-            SeriesPoint(step=int(step), value=int(value)) for step, value in self._kept[:, place]
+            SeriesPoint(step=_LAST_STEP - (mark & _LAST_STEP), value=mark >> _STEP_BITS)
+            for mark in marked
         )
+
+
+def _largest(marked: Matrix, width: int) -> Matrix:
+    """Reduce rows, ordered by step, to one row per stretch of ``width`` steps."""
+    stretch = (marked[:, _STEP] >> _STEP_BITS) // width
+    starts = np.flatnonzero(np.diff(stretch, prepend=-1))
+    reduced: Matrix = np.maximum.reduceat(marked, starts, axis=0)
+    return reduced
