@@ -113,4 +113,4 @@ def _basis(runnable: int, known: int, expected: float | None) -> str:
             "limits of the protocol (min_measure_s; timeout_s of every repeat, engine start-up "
             f"apart), since earlier runs have measured {known} of {runnable} cells"
         )
-    return f"earlier runs: {known} of {runnable} cells were measured before"
+    return f"earlier runs: {known} of {runnable} cells were measured before, process start-up apart"

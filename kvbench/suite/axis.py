@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvbench.engine import Scalar
+from kvbench.quantity import QuantityError, parse_bytes
 from kvbench.suite.lines import KeyPath
 from kvbench.suite.problems import INVALID, Invalid, Problems, shown
 from kvbench.suite.spec import Condition
@@ -81,9 +82,11 @@ class ConditionValue:
             return Condition(axis=axis, **bounds)
         if isinstance(value, list):
             values = AxisValues().parse(value, key, problems)
-            return INVALID if values is INVALID else Condition(axis=axis, one_of=values)
+            if values is INVALID:
+                return INVALID
+            return Condition(axis=axis, one_of=tuple(sized(axis, item) for item in values))
         scalar = ScalarValue().parse(value, key, problems)
-        return INVALID if scalar is INVALID else Condition(axis=axis, equals=scalar)
+        return INVALID if scalar is INVALID else Condition(axis=axis, equals=sized(axis, scalar))
 
     def schema(self) -> JsonSchema:
         """See ``Type.schema``."""
@@ -111,6 +114,16 @@ _BOUNDS = Record(
 def range_schema() -> JsonSchema:
     """JSON Schema of a range ``{start, stop, factor|step}``."""
     return {**_RANGE.schema(), "oneOf": [{"required": ["factor"]}, {"required": ["step"]}]}
+
+
+def sized(axis: str, value: Scalar) -> Scalar:
+    """A value of an axis that counts bytes in bytes: ``"8GiB"``; any other as it is."""
+    if not axis.endswith("_bytes") or not isinstance(value, str):
+        return value
+    try:
+        return parse_bytes(value)
+    except QuantityError:
+        return value
 
 
 def kind_of(value: Scalar) -> str:

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -211,7 +212,18 @@ class _Loader:
             for index, item in enumerate(tables)
             if _is_whole(item, document[kind][index])
         ]
-        return tuple(item for item in found if not isinstance(item, Invalid))
+        return _with_unique_names([item for item in found if not isinstance(item, Invalid)])
+
+
+def _with_unique_names(items: Sequence[_Relation]) -> tuple[_Relation, ...]:
+    """Number the names that were made for unnamed tables where they are the same."""
+    seen: Counter[str] = Counter()
+    unique = []
+    for item in items:
+        seen[item.name] += 1
+        number = seen[item.name]
+        unique.append(replace(item, name=f"{item.name} ({number})") if number > 1 else item)
+    return tuple(unique)
 
 
 def _is_whole(item: Any, written: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvbench.engine import Scalar
 from kvbench.names import did_you_mean
+from kvbench.suite.axis import sized
 from kvbench.suite.conditions import check_conditions, check_value, values_of
 from kvbench.suite.engines import Engine, registered_metrics
 from kvbench.suite.expand import ENGINE, Expansion, Point, expand, holds
@@ -46,7 +47,7 @@ class RelationReader:
         if isinstance(benchmark, Invalid) or not {"vary", "baseline", "metrics"} <= table.keys():
             return INVALID
         self._check_metrics(table["metrics"], benchmark, (*key, "metrics"))
-        vary, baseline = table["vary"], table["baseline"]
+        vary, baseline = table["vary"], sized(table["vary"], table["baseline"])
         axes = values_of(benchmark)
         if vary not in axes:
             hint = did_you_mean(vary, axes)
@@ -91,19 +92,33 @@ class RelationReader:
 
     def _benchmark(self, table: Mapping[str, Any], key: KeyPath) -> Benchmark | Invalid:
         known = {*self.benchmarks, *self.broken}
-        name = table.get("benchmark")
-        if name is None and len(known) == 1:
-            name = next(iter(known))
-        if name is None:
-            listed = ", ".join(sorted(known))
-            return self.problems.refuse(
-                (*key, "benchmark"), f"is missing; expected one of: {listed}"
-            )
+        if "benchmark" not in table:
+            return self._only_benchmark(table, key)
+        name = table["benchmark"]
         if name not in known:
             return self.problems.refuse(
                 (*key, "benchmark"), f"no benchmark {name!r}{did_you_mean(name, known)}"
             )
         return self.benchmarks.get(name, INVALID)
+
+    def _only_benchmark(self, table: Mapping[str, Any], key: KeyPath) -> Benchmark | Invalid:
+        """The one benchmark that has the axes and metrics which the table names."""
+        if self.broken:
+            return INVALID
+        fitting = [item for item in self.benchmarks.values() if self._answers(item, table)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if len(self.benchmarks) == 1:
+            return next(iter(self.benchmarks.values()))
+        listed = ", ".join(item.name for item in fitting or self.benchmarks.values())
+        return self.problems.refuse((*key, "benchmark"), f"is missing; expected one of: {listed}")
+
+    def _answers(self, benchmark: Benchmark, table: Mapping[str, Any]) -> bool:
+        axes = {*table.get("where", ()), *table.get("relative_to", ())}
+        axes |= {table["vary"]} if "vary" in table else set()
+        metrics = {*table.get("metrics", ())} | ({table["metric"]} if "metric" in table else set())
+        known = registered_metrics(self.engines[name] for name in benchmark.engines)
+        return axes <= values_of(benchmark).keys() and (known is None or metrics <= known)
 
     def _check_metrics(
         self, metrics: Sequence[str], benchmark: Benchmark, key: KeyPath, *, single: bool = False

@@ -149,7 +149,7 @@ COMPARE = Record(
     help="Pairs cells that differ in one axis only, and compares each with the baseline.",
     fields={
         "name": Field(type=Text(), help="What the report calls it."),
-        "benchmark": Field(type=_NAME, help="Its benchmark; may be left out when there is one."),
+        "benchmark": Field(type=_NAME, help="Its benchmark; may be left out when only one fits."),
         "vary": Field(type=Text(), help="The axis that differs, or 'engine'.", required=True),
         "baseline": Field(
             type=ScalarValue(), help="Value of that axis to compare with.", required=True
@@ -164,7 +164,7 @@ EXPECT = Record(
     help="An exact relation or a limit, or a gate against a stored run.",
     fields={
         "name": Field(type=Text(), help="What the report calls it."),
-        "benchmark": Field(type=_NAME, help="Its benchmark; may be left out when there is one."),
+        "benchmark": Field(type=_NAME, help="Its benchmark; may be left out when only one fits."),
         "metric": Field(type=Text(), help="Metric that is looked at.", required=True),
         "stat": Field(
             type=Text(choices=("median", "min", "max")),

@@ -81,7 +81,7 @@ def test_new_cells_count_like_the_known_ones_beside_them(tmp_path: Path) -> None
     times = estimate(plan, tmp_path / "runs")
     assert times.expected_s == pytest.approx(11 * 2.0 + 2 * 40.0)
     assert times.known_cells == 3
-    assert times.basis == "earlier runs: 3 of 13 cells were measured before"
+    assert times.basis == "earlier runs: 3 of 13 cells were measured before, process start-up apart"
 
 
 def test_an_engine_that_never_ran_leaves_the_time_unknown(tmp_path: Path) -> None:

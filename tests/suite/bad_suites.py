@@ -631,8 +631,9 @@ RELATIONS = (
     ),
     Bad(
         "compare_which_benchmark",
-        '[[compare]]\nbenchmark = "bytes"\n',
-        "[[compare]] #!\n",
+        '[[compare]]\nbenchmark = "bytes"\nvary = "model"\nbaseline = "mha"\n'
+        'metrics = ["logical_bytes"]',
+        '[[compare]] #!\nvary = "model"\nbaseline = "mha"\nmetrics = ["logic_bytes"]',
         "compare[0].benchmark",
         ("is missing", "bytes, latency"),
     ),

@@ -83,9 +83,9 @@ def test_a_spoiled_suite_loads_or_is_refused(
     tmp_path: Path, changes: list[tuple[KeyPath, str, Any]]
 ) -> None:
     document = DOCUMENT
-    for path, action, value in changes:
+    for node, action, value in changes:
         try:
-            document = changed(document, path, action, value)
+            document = changed(document, node, action, value)
         except (KeyError, IndexError, TypeError):
             continue
     path = tmp_path / "suite.toml"

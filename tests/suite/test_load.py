@@ -80,6 +80,30 @@ def test_a_comparison_may_vary_the_engine(tmp_path: Path) -> None:
     assert load(tmp_path, text).comparisons[0].vary == "engine"
 
 
+def test_the_benchmark_that_fits_needs_no_naming(tmp_path: Path) -> None:
+    suite = load(tmp_path, GOOD.replace('benchmark = "bytes"\n', ""))
+    assert suite.comparisons[0].benchmark == "bytes"
+    assert suite.expectations[0].benchmark == "bytes"
+
+
+def test_names_that_were_made_are_unique(tmp_path: Path) -> None:
+    again = '[[compare]]\nvary = "model"\nbaseline = "mha"\nmetrics = ["paged_bytes"]\n'
+    names = [comparison.name for comparison in load(tmp_path, GOOD + again).comparisons]
+    assert names == ["bytes: model against mha", "bytes: model against mha (2)"]
+
+
+def test_sizes_with_a_unit_in_conditions_and_baselines(tmp_path: Path) -> None:
+    text = GOOD.replace("requests = [1, 2]", 'pool_bytes = ["1GiB", "2GiB"]')
+    text = text.replace("requests = 64", 'pool_bytes = "4GiB"')
+    text = text.replace("requests = 1 }", 'pool_bytes = ["1GiB", "4GiB"] }')
+    text += '[[compare]]\nvary = "pool_bytes"\nbaseline = "1024MiB"\nmetrics = ["paged_bytes"]\n'
+    text = text.replace('kv_dtype = ["auto", "fp8_e4m3"]', 'kv_dtype = ["auto", "auto"]')
+    suite = load(tmp_path, text)
+    assert suite.comparisons[1].baseline == 2**30
+    assert suite.expectations[0].where[1].one_of == (2**30, 2**32)
+    assert suite.benchmarks[0].include[0]["pool_bytes"] == 2**32
+
+
 def test_the_only_benchmark_needs_no_naming(tmp_path: Path) -> None:
     start, end = GOOD.index('[[benchmark]]\nname = "latency"'), GOOD.index("[[compare]]")
     text = (GOOD[:start] + GOOD[end:]).replace('benchmark = "bytes"\n', "")
