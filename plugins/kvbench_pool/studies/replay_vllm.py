@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kvbench.engine import Cell, CellOutput, Observation
-from kvbench.errors import CellFailed
-from kvbench.layout import Arrangement, Group
-from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.settings import Memory, arrangement_of, setting
 from kvbench_pool.studies.requests import requests_of, warnings_of
-from kvbench_pool.vllm_policy.config import FULL, MIRRORS, CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.config import MIRRORS, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.layout_groups import cache_groups
+from kvbench_pool.vllm_policy.simulate import simulate
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
-from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
 _SERIES = {
     "used_blocks": "used_blocks",
@@ -37,12 +35,13 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
     """Replay the cell's workload as vLLM would.
 
     Raises:
-        CellFailed: An option is missing or out of place, or vLLM's pool has no such layers.
+        CellFailed: An option is missing or out of place.
+        ModelError: The simulator does not know such layers.
         TraceError: The workload's trace cannot be read.
     """
     config = pool_config(cell, memory, setting(cell, "max_num_seqs", int))
     requests, ends = requests_of(cell), _Ends()
-    simulation = _simulate(requests, config, ends)
+    simulation = simulate(requests, config, sink=ends)
     return CellOutput(
         observations=tuple(_observations(simulation, memory, ends)),
         effective={
@@ -69,7 +68,7 @@ def vllm_preemption_ratio(cell: Cell, memory: Memory, max_num_seqs: int) -> floa
         TraceError: The workload's trace cannot be read.
     """
     config = pool_config(cell, memory, max_num_seqs)
-    counts = _simulate(requests_of(cell), config, _Ends()).counts
+    counts = simulate(requests_of(cell), config, sink=_Ends()).counts
     return counts.preemptions / max(1, counts.requests)
 
 
@@ -77,7 +76,7 @@ def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
     """Return the simulator's configuration of a cell.
 
     Raises:
-        CellFailed: vLLM's pool has no such layers, or the layout is not vLLM's.
+        ModelError: The simulator does not know such layers, or the layout is not vLLM's.
         KvbenchError: The simulator refuses a value.
     """
     groups = cache_groups(arrangement_of(cell))
@@ -97,43 +96,6 @@ def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
         groups=groups,
         step_ms=setting(cell, "step_ms", float),
     )
-
-
-def cache_groups(arrangement: Arrangement | None) -> tuple[CacheGroup, ...]:
-    """Return the groups of an arrangement as the simulator knows them.
-
-    Raises:
-        CellFailed: The simulator does not know such a group.
-    """
-    if arrangement is None:
-        return (FULL,)
-    groups = arrangement.groups
-    if len(groups) > 1 and not arrangement.null_blocks:
-        raise CellFailed(
-            "unsupported_layers",
-            f"layout {arrangement.layout!r} has no common block ids for {len(groups)} groups; "
-            "use layout 'vllm' with policy 'vllm'",
-        )
-    return tuple(_cache_group(group, arrangement.block_size) for group in groups)
-
-
-def _cache_group(group: Group, block_size: int) -> CacheGroup:
-    if group.kind == "state" and group.fixed_blocks:
-        return CacheGroup(kind=GroupKind.STATE, fixed_blocks=group.fixed_blocks)
-    known = group.fixed_blocks is None and group.block_size == block_size
-    if known and group.window_tokens is None:
-        return FULL
-    if known and group.kind.startswith("sliding") and group.window_tokens:
-        return CacheGroup(kind=GroupKind.SLIDING, window_tokens=group.window_tokens)
-    raise CellFailed(
-        "unsupported_layers",
-        f"the vllm policy does not simulate {group.kind!r} layers with blocks of "
-        f"{group.block_size} tokens in a pool of {block_size}",
-    )
-
-
-def _simulate(requests: Iterable[Request], config: PoolConfig, ends: _Ends) -> Simulation:
-    return run_stepwise(requests, config, sink=ends)
 
 
 def _observations(simulation: Simulation, memory: Memory, ends: _Ends) -> Iterator[Observation]:

@@ -147,26 +147,30 @@ def _runs(serials: tuple[int, ...]) -> str:
 
 
 def state_table(states: list[State]) -> str:
-    """Return the states as a text table, one row per operation."""
+    """Return the states as a text table, one row per operation.
+
+    References read ``block:sequences``; content reads as serial numbers of the writes that a
+    sequence sees, so that a write into somebody else's block would show.
+    """
     names = list(dict.fromkeys(name for state in states for name in state.tables))
     header = [
         "step",
         "operation",
         *(f"table {name}" for name in names),
-        *(f"writes {name}" for name in names),
         "live blocks",
         "references",
         "saved",
+        *(f"content {name}" for name in names),
     ]
     rows = [
         [
             str(number),
             state.operation,
             *(_listed(state.tables.get(name)) for name in names),
-            *(state.content.get(name, "-") for name in names),
             str(state.used_blocks),
             " ".join(f"{block}:{refs}" for block, refs in state.refs.items()) or "-",
             str(state.saved_blocks),
+            *(state.content.get(name, "-") for name in names),
         ]
         for number, state in enumerate(states, start=1)
     ]
