@@ -1,7 +1,8 @@
 """Families with Mamba layers: a convolution tail and a state-space state per sequence.
 
 The convolution keeps ``kernel - 1`` columns: what the next token still needs. Shapes are for the
-whole model; ``tp_dim`` says what tensor parallelism divides.
+whole model; ``tp_dim`` says what tensor parallelism divides. The reference implementation keeps
+state-space states in fp32.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from kvbench.model.spec import FullLayer, LayerSpec, NoneLayer, StateLayer, Stat
 _NONE = NoneLayer()
 
 
-def mamba1_state(*, intermediate: int, state: int, kernel: int, dtype: str = "auto") -> StateLayer:
+def mamba1_state(*, intermediate: int, state: int, kernel: int) -> StateLayer:
     """State of a Mamba-1 layer.
 
     Convolution ``(kernel - 1, intermediate)``, SSM ``(intermediate, state)``.
     """
     conv = StateTensor(name="conv", shape=(kernel - 1, intermediate), dtype="auto", tp_dim=1)
-    ssm = StateTensor(name="ssm", shape=(intermediate, state), dtype=dtype, tp_dim=0)
+    ssm = StateTensor(name="ssm", shape=(intermediate, state), dtype="fp32", tp_dim=0)
     return StateLayer(tensors=(conv, ssm), mechanism="mamba1")
 
 
@@ -33,7 +34,7 @@ def mamba2_state(
     head_dim: int,
     state: int,
     kernel: int,
-    dtype: str = "auto",
+    dtype: str = "fp32",
     stated: str = "",
 ) -> StateLayer:
     """State of a Mamba-2 layer.

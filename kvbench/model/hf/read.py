@@ -18,7 +18,7 @@ from kvbench.model.hf.fields import Fields
 from kvbench.model.hf.generic import generic
 from kvbench.model.hf.registry import Decoder, find
 from kvbench.model.hf.smells import check_unread
-from kvbench.model.spec import LayerSpec, ModelSpec
+from kvbench.model.spec import LayerSpec, ModelSpec, StateLayer
 
 #: Importing a family module registers its adapters.
 FAMILIES = (latent, linear, mamba, plain, shared, windowed)
@@ -85,7 +85,12 @@ def _spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:
         dtype=dtype,
         max_context_tokens=context,
         source=source,
-        assumptions=(*decoder.assumptions, *_defaults_note(fields), *dtype_note),
+        assumptions=(
+            *decoder.assumptions,
+            *_defaults_note(fields),
+            *dtype_note,
+            *_state_note(decoder),
+        ),
         model_type=model_type,
         architecture=_architecture(config),
         decoder_layers=_owners(decoder),
@@ -154,6 +159,16 @@ def _defaults_note(fields: Fields) -> tuple[str, ...]:
         return ()
     stated = ", ".join(f"{name} = {value}" for name, value in taken.items())
     return (f"not stated, so the default of the family's config class: {stated}",)
+
+
+def _state_note(decoder: Decoder) -> tuple[str, ...]:
+    distinct = {id(layer): layer for caches in decoder.layers for layer in caches}
+    for layer in distinct.values():
+        if not isinstance(layer, StateLayer) or layer.mechanism == "compressor":
+            continue
+        if any(tensor.dtype == "fp32" and not tensor.stated_dtype for tensor in layer.tensors):
+            return ("recurrent state in fp32, as the reference implementation keeps it",)
+    return ()
 
 
 def _parse(file: Path) -> dict[str, Any]:

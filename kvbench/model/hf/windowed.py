@@ -163,7 +163,7 @@ def gpt_neo(fields: Fields) -> Decoder:
 
 def _expand(fields: Fields) -> list[str]:
     names: list[str] = []
-    for entry in fields.sequence("attention_types") or ():
+    for entry in fields.sequence("attention_types") or [[["global", "local"], 12]]:
         if not (isinstance(entry, list | tuple) and len(entry) == 2 and isinstance(entry[0], list)):
             fields.fail("attention_types must hold pairs of a list and a number")
         repeats = check.integer(entry[1], "attention_types", maximum=check.MAX_LAYERS)
@@ -208,6 +208,6 @@ def _swa_heads(fields: Fields, full: FullLayer) -> Heads:
 def step3p5(fields: Fields) -> Decoder:
     """``layer_types`` decides; query heads of sliding layers do not matter to the cache."""
     fields.get("num_sliding_attention_heads", "mtp_layer_types")
-    if not fields.states("num_key_value_heads"):
+    if fields.states("num_attention_groups") and not fields.states("num_key_value_heads"):
         fields.values = {**fields.values, "num_key_value_heads": fields.get("num_attention_groups")}
     return _periodic(fields, lambda _index: "full_attention")
