@@ -88,7 +88,12 @@ def reduced(protocol: Protocol, stage: Stage, info: EngineInfo | None) -> Protoc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """One engine of one benchmark: everything that its cells have in common."""
+    """One engine of one benchmark: everything that its cells have in common.
+
+    ``content`` is what the ids of the cells cover of it. The names of benchmark and engine table
+    are part of that: a suite may ask the same of the same engine twice, and the results keep
+    both apart.
+    """
 
     benchmark: Benchmark
     table: EngineTable
@@ -97,14 +102,7 @@ class _Side:
     defaults: Mapping[str, Scalar]
     protocol: Protocol
     unusable: tuple[str, str]
-
-    @property
-    def version(self) -> str:
-        return self.info.version if self.info else ""
-
-    @property
-    def distribution(self) -> str:
-        return self.info.distribution if self.info else ""
+    content: Mapping[str, object]
 
     def in_scope(self, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Settings that decide which live engine is needed."""
@@ -145,14 +143,22 @@ class _Planner:
         options = options_of(info, benchmark.stage) if info else {}
         defaults = {o.name: o.default for o in options.values() if o.default is not None}
         stated = {**defaults, **table.options, **benchmark.options}
+        protocol = reduced(benchmark.protocol, benchmark.stage, info)
         return _Side(
             benchmark=benchmark,
             table=table,
             info=info,
             options=options,
             defaults={k: v for k, v in stated.items() if info is None or k in options},
-            protocol=reduced(benchmark.protocol, benchmark.stage, info),
+            protocol=protocol,
             unusable=self._why_unusable(table.plugin),
+            content={
+                "version": _ID_VERSION,
+                "benchmark": benchmark.name,
+                "stage": benchmark.stage,
+                "engine": [table.name, table.plugin, *_released(info)],
+                "protocol": protocol_content(protocol),
+            },
         )
 
     def _why_unusable(self, plugin: str) -> tuple[str, str]:
@@ -174,8 +180,7 @@ class _Planner:
         settings = {**side.defaults, **point}
         names = {kind: self._name(side, settings, kind) for kind in self._digests}
         digests = {kind: self._digests[kind].get(name, "") for kind, name in names.items()}
-        content = self._content(side, settings, digests)
-        cell_id = digest(content)
+        cell_id = digest({**side.content, "settings": settings, "specs": digests})
         cell = Cell(
             cell_id=cell_id,
             ordinal=ordinal,
@@ -192,14 +197,15 @@ class _Planner:
             cache=side.protocol.cache,
         )
         config, config_id = self._config(side, cell, digests)
+        version, distribution = _released(side.info)
         status, reason, message = self._skip(side, cell)
         return PlannedCell(
             cell=cell,
             config=config,
             config_id=config_id,
             protocol=side.protocol,
-            engine_version=side.version,
-            engine_distribution=side.distribution,
+            engine_version=version,
+            engine_distribution=distribution,
             exclusive=side.info.exclusive if side.info else False,
             monotonic=tuple(n for n in point if n in side.options and side.options[n].monotonic),
             skip_status=status,
@@ -213,24 +219,6 @@ class _Planner:
             return ""
         return str(settings.get(kind, ""))
 
-    def _content(
-        self, side: _Side, settings: Mapping[str, Scalar], digests: Mapping[str, str]
-    ) -> dict[str, object]:
-        """What the cell id covers.
-
-        The names of benchmark and engine table are part of it: a suite may ask the same of
-        the same engine twice, and the results keep both apart.
-        """
-        return {
-            "version": _ID_VERSION,
-            "benchmark": side.benchmark.name,
-            "stage": side.benchmark.stage,
-            "engine": [side.table.name, side.table.plugin, side.version, side.distribution],
-            "settings": settings,
-            "specs": digests,
-            "protocol": protocol_content(side.protocol),
-        }
-
     def _config(
         self, side: _Side, cell: Cell, digests: Mapping[str, str]
     ) -> tuple[EngineConfig, str]:
@@ -239,7 +227,7 @@ class _Planner:
         if key not in self._configs:
             content = {
                 "version": _ID_VERSION,
-                "engine": [side.table.plugin, side.version, side.distribution],
+                "engine": [side.table.plugin, *_released(side.info)],
                 "settings": settings,
                 "specs": {kind: digests[kind] for kind in digests if kind in settings},
             }
@@ -260,6 +248,11 @@ class _Planner:
             return "skipped", REASON, excess
         reason, message = side.unusable
         return ("unsupported", reason, message) if reason else ("", "", "")
+
+
+def _released(info: EngineInfo | None) -> tuple[str, str]:
+    """Version and distribution of an engine, empty while they are not known."""
+    return (info.version, info.distribution) if info else ("", "")
 
 
 def _seed(suite_seed: int, workload: str, cell_id: str) -> int:

@@ -18,7 +18,7 @@ from kvbench.suite.spec import Benchmark, Isolation, OnFailure, Order, Protocol
 from kvbench.suite.types import identity, repeated
 
 #: Most cells of one benchmark; a plan holds them all in memory.
-MAX_CELLS = 1_000_000
+MAX_CELLS = 250_000
 
 _ENUMS: Mapping[str, type[Order | Isolation | Cache | OnFailure]] = {
     "order": Order,

@@ -519,7 +519,7 @@ BENCHMARKS = (
         "stop = 16384, factor = 4 }",
         "stop = 90000, step = 1 }\nblock_size = { start = 1, stop = 90, step = 1 }",
         "benchmark[0]",
-        ("cells; expected at most 1,000,000",),
+        ("cells; expected at most 250,000",),
         at="[[benchmark]]",
     ),
     Bad(
