@@ -58,9 +58,7 @@ class CacheManager:
     def _one_pass(self) -> bool:
         """One group, or full attention and one other kind: the first answer stands."""
         first = self._config.groups[self._alike[0][0]]
-        return len(self._alike) < 2 or (
-            len(self._alike) == 2 and first.kind is GroupKind.FULL
-        )
+        return len(self._alike) < 2 or (len(self._alike) == 2 and first.kind is GroupKind.FULL)
 
     def admit(self, job: Job, chunk: int, found: Sequence[list[int]], *, others: bool) -> bool:
         """Make room for a waiting job's first ``chunk`` tokens beyond its found blocks.

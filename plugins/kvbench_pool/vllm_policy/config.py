@@ -130,5 +130,6 @@ class PoolConfig:
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
         """Whether the pool could hold such a request in one group; the others are dropped."""
-        most = max(prompt_tokens + output_tokens, prompt_tokens + output_tokens - 1 + self.lookahead_tokens)
+        tokens = prompt_tokens + output_tokens
+        most = max(tokens, tokens - 1 + self.lookahead_tokens)
         return -(-most // self.block_size) <= self.usable_blocks

@@ -11,7 +11,6 @@ from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, Keys
 from kvbench_pool.vllm_policy.simulation import RequestRecord
 
 
-
 @dataclass(slots=True, eq=False)
 class Flow:
     """A request and how far it has come.

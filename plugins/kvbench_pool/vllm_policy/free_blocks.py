@@ -52,11 +52,11 @@ class FreeBlocks:
 
     def _views(self) -> None:
         # Single elements are read and written three times faster through a memoryview.
-        self._ring_at = memoryview(self._ring)
-        self._position_at = memoryview(self._position)
-        self._key_at = memoryview(self._key)
-        self._has_twin_at = memoryview(self._has_twin)
-        self._owner_at = memoryview(self._owner)
+        self._ring_at = self._ring.data
+        self._position_at = self._position.data
+        self._key_at = self._key.data
+        self._has_twin_at = self._has_twin.data
+        self._owner_at = self._owner.data
 
     def reserve_keys(self, next_key: int) -> None:
         """Make room for keys below ``next_key``."""
@@ -65,12 +65,13 @@ class FreeBlocks:
             grown[: len(self._owner)] = self._owner
             grown[len(self._owner) - 1] = 0
             self._owner = grown
-            self._owner_at = memoryview(grown)
+            self._owner_at = grown.data
 
     def queue(self) -> list[int]:
         """Return the free blocks in the order in which they will be handed out."""
         ring = self._ring[self._head : self._tail]
-        return self._stack[::-1] + ring[ring > 0].tolist()
+        findable: list[int] = ring[ring > 0].tolist()
+        return self._stack[::-1] + findable
 
     def find(self, keys: Keys) -> Blocks:
         """Return the blocks of the longest findable run of ``keys``."""
@@ -152,7 +153,7 @@ class FreeBlocks:
     def _take_from_ring(self, count: int) -> Blocks:
         head, reach = self._head, count
         window = self._ring[head : head + reach]
-        while (present := np.count_nonzero(window)) < count:
+        while (present := int(np.count_nonzero(window))) < count:
             reach += max(count - present, reach)
             window = self._ring[head : head + reach]
         blocks: Blocks = window.copy() if present == reach else window[window > 0][:count]

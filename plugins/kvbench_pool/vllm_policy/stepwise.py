@@ -81,9 +81,10 @@ class Stepwise:
     def _all_keys(self, request: Request) -> list[int]:
         if not self._config.enable_prefix_caching:
             return []
-        keys = self._keys.public(request).tolist()
+        keys: list[int] = self._keys.public(request).tolist()
         full = (request.prompt_tokens + request.output_tokens) // self._config.block_size
-        return keys + self._keys.fresh(full - len(keys)).tolist()
+        keys += self._keys.fresh(full - len(keys)).tolist()
+        return keys
 
     def _one_step(self) -> None:
         scheduler, waiting = self._scheduler, len(self._scheduler.waiting)
@@ -108,10 +109,10 @@ class Stepwise:
             self._digest.add(self._step, free, parts, preempted, ended)
 
     def _refuse_stuck(self) -> None:
-        head = self._scheduler.waiting[0]
+        head, blocks = self._scheduler.waiting[0], self._config.usable_blocks
         raise KvbenchError(
             f"request {head.index} ({head.prompt_tokens} prompt tokens) can never run to its "
-            f"end: its cache groups need more than the {self._config.usable_blocks} blocks there are"
+            f"end: its cache groups need more than the {blocks} blocks there are"
         )
 
     def _note_admission(self, part: Scheduled) -> None:

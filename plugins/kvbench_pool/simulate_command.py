@@ -1,0 +1,343 @@
+"""``kvbench simulate``: replay a trace or a workload through a simulated pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvbench.cli.output import emit, emit_json, format_option
+from kvbench.cli.quantities import ByteSize
+from kvbench_pool.options import POLICY_NAMES
+
+if TYPE_CHECKING:
+    from kvbench.layout import Arrangement
+    from kvbench.workload.load import RequestStream
+    from kvbench.workload.request import Request
+    from kvbench_pool.vllm_policy.config import PoolConfig
+
+_FORMATS = ("azure", "burstgpt", "mooncake", "bailian", "sharegpt", "kvbench", "parquet")
+
+#: Names that people try, and the format that is meant.
+_ALIASES = {"jsonl": "kvbench"}
+
+_COUNT = click.IntRange(min=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """The pool: blocks, and bytes where a model says what fills them."""
+
+    num_blocks: int
+    block_size: int
+    arrangement: Arrangement | None
+
+
+class _Timed:
+    """Requests of a stream, and the seconds that reading them took."""
+
+    def __init__(self, requests: RequestStream) -> None:
+        self._requests = iter(requests)
+        self.spent_s = 0.0
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        start = time.perf_counter()
+        try:
+            return next(self._requests)
+        finally:
+            self.spent_s += time.perf_counter() - start
+
+
+@click.command("simulate")
+@click.argument("source", metavar="TRACE|WORKLOAD")
+@click.option("--policy", type=click.Choice(POLICY_NAMES), default="vllm", show_default=True)
+@click.option("--blocks", type=click.IntRange(min=2), help="Blocks of the pool.")
+@click.option("--block-size", type=_COUNT, help="Tokens per block [default: 16, or the layout's].")
+@click.option("--model", help="Model whose cache fills the blocks: adds bytes and cache groups.")
+@click.option("--layout", default="vllm", show_default=True, help="How the model is arranged.")
+@click.option("--kv-dtype", default="auto", show_default=True, help="Cache element type.")
+@click.option("--tp", type=_COUNT, default=1, show_default=True, help="Tensor-parallel ranks.")
+@click.option("--budget", type=ByteSize(), help="Bytes of the pool (8GiB) instead of --blocks.")
+@click.option("--max-num-seqs", type=_COUNT, default=256, show_default=True)
+@click.option("--max-num-batched-tokens", type=_COUNT, default=8192, show_default=True)
+@click.option("--watermark", type=click.FloatRange(min=0), default=0.0, show_default=True)
+@click.option("--no-prefix-caching", is_flag=True, help="Share and keep nothing.")
+@click.option("--no-reserve-full-prompt", is_flag=True, help="Admit on the first chunk alone.")
+@click.option("--async-scheduling", is_flag=True, help="Schedule ahead of the last output.")
+@click.option("--num-lookahead-tokens", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--sliding-window", type=_COUNT, help="One group of sliding layers, window W.")
+@click.option("--hybrid-window", type=_COUNT, help="A full group and a sliding one, window W.")
+@click.option("--limit", type=_COUNT, help="First rows of the trace only.")
+@click.option("--step-ms", type=click.FloatRange(min=0, min_open=True), default=50.0)
+@click.option("--trace-format", type=click.Choice((*_FORMATS, *_ALIASES)), help="Else detected.")
+@click.option(
+    "--bad-lines",
+    type=click.Choice(("refuse", "count")),
+    default="refuse",
+    show_default=True,
+    help="What to do with a line that is no request.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a generator.")
+@click.option("--max-model-len", type=_COUNT, help="Length that preallocating policies provide.")
+@click.option("--digest", is_flag=True, help="Digest every decision (vllm policy; slower).")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="New or empty folder for summary.json, requests.parquet and series.parquet.",
+)
+@format_option
+def simulate(source: str, output_format: str, output: Path | None, **options: Any) -> None:
+    """Replay a trace or a workload through a simulated pool, as vLLM would run it.
+
+    The summary has the fields of vLLM's own decision logs; every figure is simulated. A step
+    lasts --step-ms whatever it computes; wall_s is what the simulation took on this machine,
+    reading the trace (load_s) apart. WORKLOAD is FILE.toml#NAME for a suite's table, or a
+    generator as in lognormal:requests=1000,arrival=poisson,rate_per_s=5.
+
+    Requests that can never fit the pool are left out and counted as dropped.
+    """
+    from kvbench_pool.simulate_source import find_workload
+
+    if output is not None:
+        from kvbench_pool.simulate_output import claim_folder
+
+        claim_folder(output)
+    _check_combination(options)
+    trace_format = options["trace_format"]
+    workload = find_workload(
+        source,
+        {
+            "format": _ALIASES.get(trace_format, trace_format),
+            "limit": options["limit"],
+            "on_bad_line": options["bad_lines"],
+        },
+    )
+    from kvbench.workload.load import open_workload
+
+    requests = open_workload(workload, options["seed"])
+    run = _run_vllm if options["policy"] == "vllm" else _run_other
+    summary = run(requests, options, output)
+    _print(summary, output_format)
+    _warn(requests, summary)
+
+
+def _check_combination(options: dict[str, Any]) -> None:
+    if options["sliding_window"] and options["hybrid_window"]:
+        raise click.UsageError("--sliding-window and --hybrid-window exclude each other")
+    if options["blocks"] and options["budget"]:
+        raise click.UsageError("--blocks and --budget exclude each other")
+    if not options["blocks"] and not (options["budget"] and options["model"]):
+        raise click.UsageError("give the pool as --blocks N, or as --budget BYTES with --model")
+    if options["policy"] == "vllm":
+        return
+    vllm_only = ("digest", "watermark", "async_scheduling", "sliding_window", "hybrid_window")
+    for name in vllm_only:
+        if options[name]:
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} belongs to the vllm policy, not {options['policy']}")
+
+
+def _memory(options: dict[str, Any]) -> _Memory:
+    """Return the pool that the options describe.
+
+    Raises:
+        KvbenchError: No such model or layout, or the layout refuses the model.
+    """
+    arrangement = None
+    if options["model"]:
+        from kvbench.layout import LayoutOptions
+        from kvbench.model.load import load_model
+        from kvbench.plugins import load_plugins
+
+        arrangement = (
+            load_plugins()
+            .layout(options["layout"])
+            .arrange(
+                load_model(options["model"]),
+                LayoutOptions(
+                    block_size=options["block_size"],
+                    kv_dtype=options["kv_dtype"],
+                    tp=options["tp"],
+                    engine=_engine_options(options),
+                ),
+            )
+        )
+    if arrangement is None:
+        return _Memory(
+            num_blocks=options["blocks"],
+            block_size=options["block_size"] or 16,
+            arrangement=None,
+        )
+    blocks = options["blocks"] or arrangement.num_blocks(options["budget"])
+    return _Memory(num_blocks=blocks, block_size=arrangement.block_size, arrangement=arrangement)
+
+
+def _engine_options(options: dict[str, Any]) -> dict[str, object]:
+    if options["layout"] != "vllm":
+        return {}
+    engine: dict[str, object] = {
+        "max_num_batched_tokens": options["max_num_batched_tokens"],
+        "async_scheduling": options["async_scheduling"],
+    }
+    if options["no_prefix_caching"]:
+        engine["enable_prefix_caching"] = False
+    return engine
+
+
+def _config(options: dict[str, Any], memory: _Memory) -> PoolConfig:
+    from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
+    from kvbench_pool.vllm_policy.layout_groups import cache_groups
+
+    groups = cache_groups(memory.arrangement)
+    window = options["sliding_window"] or options["hybrid_window"]
+    if window:
+        sliding = CacheGroup(kind=GroupKind.SLIDING, window_tokens=window)
+        groups = (sliding,) if options["sliding_window"] else (FULL, sliding)
+    # vLLM turns prefix caching off by itself for models with state layers.
+    has_state = any(group.kind is GroupKind.STATE for group in groups)
+    return PoolConfig(
+        num_blocks=memory.num_blocks,
+        block_size=memory.block_size,
+        max_num_seqs=options["max_num_seqs"],
+        max_num_batched_tokens=options["max_num_batched_tokens"],
+        watermark=options["watermark"],
+        enable_prefix_caching=not options["no_prefix_caching"] and not has_state,
+        reserve_full_prompt=not options["no_reserve_full_prompt"],
+        async_scheduling=options["async_scheduling"],
+        lookahead_tokens=options["num_lookahead_tokens"],
+        groups=groups,
+        step_ms=options["step_ms"],
+    )
+
+
+def _run_vllm(
+    requests: RequestStream, options: dict[str, Any], output: Path | None
+) -> dict[str, Any]:
+    from kvbench_pool.digest import StepDigest
+    from kvbench_pool.simulate_output import RecordWriter, discard, write_run
+    from kvbench_pool.vllm_policy.config import MIRRORS
+    from kvbench_pool.vllm_policy.simulate import simulate as run
+
+    memory = _memory(options)
+    config = _config(options, memory)
+    writer = RecordWriter(output) if output is not None else None
+    timed = _Timed(requests)
+    start = time.perf_counter()
+    simulation = run(
+        timed,
+        config,
+        digest=StepDigest() if options["digest"] else None,
+        sink=writer.add if writer is not None else discard,
+    )
+    wall_s = time.perf_counter() - start - timed.spent_s
+    summary: dict[str, Any] = {
+        **simulation.summary(),
+        "wall_s": round(wall_s, 3),
+        "load_s": round(timed.spent_s, 3),
+        "req_per_s": round(simulation.counts.requests / max(wall_s, 1e-9), 1),
+        "requests": simulation.counts.requests,
+        "dropped_requests": simulation.counts.dropped,
+        "evicted_blocks": simulation.evicted_blocks,
+        "peak_shared_saved_blocks": simulation.series.saved_peak,
+        "policy": "vllm",
+        "mirrors": MIRRORS,
+        "evidence": "simulated",
+        **_bytes(memory, simulation.series.peaks["used_blocks"]),
+    }
+    if writer is not None:
+        writer.close()
+        write_run(writer.folder, summary, simulation)
+    return summary
+
+
+def _run_other(
+    requests: RequestStream, options: dict[str, Any], output: Path | None
+) -> dict[str, Any]:
+    from kvbench_pool.occupancy import Occupancy
+    from kvbench_pool.policies import POLICIES, PoolShape
+    from kvbench_pool.replay import Replay, SchedulerLimits
+
+    if output is not None:
+        raise click.UsageError(
+            f"-o writes the vllm policy's records; policy {options['policy']!r} runs in suites"
+        )
+    memory = _memory(options)
+    size = memory.block_size
+    shape = PoolShape(
+        num_blocks=memory.num_blocks,
+        block_size=size,
+        max_model_len=options["max_model_len"] or memory.num_blocks * size,
+    )
+    limits = SchedulerLimits(
+        max_num_seqs=options["max_num_seqs"],
+        max_num_batched_tokens=options["max_num_batched_tokens"],
+        step_ms=options["step_ms"],
+    )
+    replay = Replay(POLICIES[options["policy"]](shape), limits, Occupancy(size))
+    timed = _Timed(requests)
+    start = time.perf_counter()
+    replay.run(timed)
+    wall_s = time.perf_counter() - start - timed.spent_s
+    totals, occupancy = replay.totals, replay.occupancy
+    peak = occupancy.peak_used_slots / size
+    return {
+        "steps": totals.steps,
+        "hit_tokens": totals.hit_tokens,
+        "query_tokens": totals.query_tokens,
+        "hit_rate": totals.hit_tokens / max(1, totals.query_tokens),
+        "preemptions": totals.preemptions,
+        "sched_tokens": totals.scheduled_tokens,
+        "peak_used_blocks": peak,
+        "mean_used_blocks": occupancy.mean_used_slots.value / size,
+        "mean_live_ratio": occupancy.mean_live_ratio.value,
+        "peak_running": occupancy.peak_running,
+        "peak_waiting": occupancy.peak_waiting,
+        "wall_s": round(wall_s, 3),
+        "load_s": round(timed.spent_s, 3),
+        "req_per_s": round(totals.requests / max(wall_s, 1e-9), 1),
+        "requests": totals.requests,
+        "dropped_requests": totals.dropped,
+        "policy": options["policy"],
+        "evidence": "simulated",
+        **_bytes(memory, peak),
+    }
+
+
+def _bytes(memory: _Memory, peak_blocks: float) -> dict[str, Any]:
+    figures: dict[str, Any] = {"num_blocks": memory.num_blocks, "block_size": memory.block_size}
+    if memory.arrangement is None:
+        return figures
+    per_block = memory.arrangement.bytes_per_block
+    return figures | {
+        "layout": memory.arrangement.layout,
+        "bytes_per_block": per_block,
+        "pool_bytes": memory.num_blocks * per_block,
+        "peak_used_bytes": int(peak_blocks * per_block),
+    }
+
+
+def _print(summary: dict[str, Any], output_format: str) -> None:
+    if output_format == "json":
+        emit_json(summary)
+    elif output_format == "csv":
+        emit([summary], list(summary), "csv")
+    else:
+        rows = [{"figure": name, "value": value} for name, value in summary.items()]
+        emit(rows, ("figure", "value"), output_format)
+
+
+def _warn(requests: RequestStream, summary: dict[str, Any]) -> None:
+    """Say on stderr what was not taken as it stands."""
+    remarks = list(requests.trace.remarks()) if requests.trace is not None else []
+    if summary["dropped_requests"]:
+        remarks.append(f"{summary['dropped_requests']} requests can never fit and were left out.")
+    for remark in remarks:
+        click.echo(f"kvbench: {remark}", err=True)

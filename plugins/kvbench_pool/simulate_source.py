@@ -1,0 +1,75 @@
+"""What ``kvbench simulate`` is pointed at: a trace, a suite's workload, or a generator."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kvbench.errors import TraceError
+from kvbench.names import did_you_mean
+from kvbench.workload.load import KINDS, parse_workload
+from kvbench.workload.spec import WorkloadSpec
+
+
+def find_workload(source: str, trace_params: dict[str, Any]) -> WorkloadSpec:
+    """Return the workload behind an argument.
+
+    Args:
+        source: Path of a trace; ``FILE.toml#NAME`` for a suite's ``[workloads.NAME]`` table; or
+            ``KIND:key=value,…`` for a generator (``lognormal:requests=1000,arrival=poisson``).
+        trace_params: Further keys for a trace (``format``, ``limit``, ``on_bad_line``).
+
+    Raises:
+        TraceError: Nothing there, or a wrong key.
+    """
+    path, _, table = source.partition("#")
+    if path.endswith(".toml"):
+        return _from_suite(Path(path), table)
+    kind, colon, rest = source.partition(":")
+    if colon and kind in KINDS and not KINDS[kind].reads_trace:
+        return parse_workload(kind, {"kind": kind, **_pairs(kind, rest)}, Path())
+    trace = Path(source)
+    if not trace.is_file():
+        raise TraceError(f"{source}: no such trace, and no generator{_hint(kind)}")
+    stated = {key: value for key, value in trace_params.items() if value is not None}
+    table_of = {"kind": "trace", "path": trace.name, **stated}
+    return parse_workload(trace.name, table_of, trace.parent)
+
+
+def _hint(kind: str) -> str:
+    generators = [name for name, found in KINDS.items() if not found.reads_trace]
+    near = did_you_mean(kind, generators)
+    return f"{near}; generators are {', '.join(f'{name}:key=value,…' for name in generators)}"
+
+
+def _from_suite(path: Path, name: str) -> WorkloadSpec:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("workloads", {})
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: not TOML: {error}") from error
+    if not isinstance(tables, dict) or not isinstance(tables.get(name), dict):
+        names = ", ".join(f"{path}#{known}" for known in tables) or "none"
+        raise TraceError(f"{path}: no workload {name!r}; there are: {names}")
+    return parse_workload(name, tables[name], path.parent)
+
+
+def _pairs(kind: str, text: str) -> dict[str, object]:
+    pairs: dict[str, object] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise TraceError(f"{kind}:{text}: {part!r} is not key=value")
+        pairs[key.strip()] = _value(value.strip())
+    return pairs
+
+
+def _value(text: str) -> object:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,36 @@
+"""Simulate a workload under vLLM's policy, by the fastest way that knows the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kvbench.workload.request import Request
+from kvbench_pool.digest import StepDigest
+from kvbench_pool.vllm_policy.batched import can_batch, run_batched
+from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
+from kvbench_pool.vllm_policy.stepwise import run_stepwise
+
+
+def simulate(
+    requests: Iterable[Request],
+    config: PoolConfig,
+    *,
+    digest: StepDigest | None = None,
+    sink: Callable[[RequestRecord], None] | None = None,
+) -> Simulation:
+    """Simulate a pool and its scheduler.
+
+    Args:
+        requests: The workload, in order of arrival; read once, as far as the clock needs.
+        config: Pool and scheduler.
+        digest: Takes in every step's decisions; a digest costs several times the simulation.
+        sink: Takes each request's record when it ends, instead of the result's ``records``, so
+            that a workload of any length needs bounded memory.
+
+    Raises:
+        KvbenchError: A request that several cache groups together can never hold.
+        TraceError: The workload's trace cannot be read.
+    """
+    run = run_batched if can_batch(config) else run_stepwise
+    return run(requests, config, digest=digest, sink=sink)
