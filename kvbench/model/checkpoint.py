@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 from kvbench.errors import ModelError
 
@@ -131,7 +131,7 @@ def _tensor(file: Path, name: str, entry: object, room: int) -> tuple[str, int]:
     return entry["dtype"], end - begin
 
 
-def _naturals(value: object) -> bool:
+def _naturals(value: object) -> TypeGuard[list[int]]:
     return (
         isinstance(value, list)
         and len(value) <= 16

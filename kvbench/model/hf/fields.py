@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 from kvbench.errors import ModelError
 from kvbench.model import check
 
-_MISSING = object()
-
 
 class Fields:
     """The fields of one config, with the defaults of its family's published config class.
@@ -38,8 +36,7 @@ class Fields:
         stated = [self.values[name] for name in names if name in self.values]
         if stated:
             return next((value for value in stated if value is not None), None)
-        default = self._default(names)
-        return None if default is _MISSING else default
+        return self._default(names)
 
     def states(self, *names: str) -> bool:
         """Whether the config itself gives one of ``names`` a value."""
@@ -137,9 +134,8 @@ class Fields:
 
     def _default(self, names: Sequence[str]) -> Any:
         for name in names:
-            if name in self._defaults:
-                value = self._defaults[name]
-                if value is not None:
-                    self.defaulted[name] = value
+            value = self._defaults.get(name)
+            if value is not None:
+                self.defaulted[name] = value
                 return value
-        return _MISSING
+        return None

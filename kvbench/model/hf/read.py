@@ -202,7 +202,11 @@ def _facts() -> dict[str, Any]:
 
 def family_defaults(model_type: str) -> Mapping[str, Any]:
     """Defaults of a family's published config class, for the fields that matter to the cache."""
-    defaults: Mapping[str, Any] = _facts()["families"].get(model_type, {})
+    families = _facts()["families"]
+    # A flattened config of a multimodal family describes its language model.
+    defaults: Mapping[str, Any] = families.get(model_type) or families.get(
+        text_type(model_type), {}
+    )
     return defaults
 
 
