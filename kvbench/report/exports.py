@@ -30,6 +30,8 @@ def values_frame(results: Results) -> pd.DataFrame:
     values = run_frames(results).values
     axes = [name for name in values.columns if name.startswith(PARAM_PREFIX)]
     frame = values[["cell_id", "benchmark", "stage", "engine", *axes, *_VALUE_COLUMNS]]
+    whole = [name for name, kind in results.metadata.axis_types.items() if kind == "int"]
+    frame = frame.astype({f"{PARAM_PREFIX}{name}": "Int64" for name in whole})
     return frame.rename(columns={name: name[len(PARAM_PREFIX) :] for name in axes})
 
 

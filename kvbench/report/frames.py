@@ -41,6 +41,8 @@ class RunFrames:
         values: One row per cell, metric and kind of evidence, with the columns of ``cells`` and
             ``n`` (repeats), ``value`` (median over the repeats), ``low``, ``high``: the range
             over the repeats, or the bounds the engine stated as ``<metric>_low`` and ``_high``.
+        curves: Samples of exact metrics that have several values in a repeat: not repetitions but
+            the points of a curve. ``cell_id, metric, evidence, unit, sample, value``.
         series: Samples with a time offset: ``cell_id, metric, evidence, unit, repeat, t_s,
             value`` in order of time.
     """
@@ -48,6 +50,7 @@ class RunFrames:
     results: Results
     cells: pd.DataFrame
     values: pd.DataFrame
+    curves: pd.DataFrame
     series: pd.DataFrame
 
 
@@ -56,18 +59,14 @@ def run_frames(results: Results) -> RunFrames:
     cells = _cells(results)
     samples = results.measured().to_pandas()
     timed = samples["t_offset_us"].notna()
+    curved = ~timed & _is_curve(samples, results)
     return RunFrames(
         results=results,
         cells=cells,
-        values=_values(samples[~timed], cells),
+        values=_values(samples[~timed & ~curved], cells),
+        curves=samples[curved & (samples["repeat"] == 0)][[*_POINT, "sample", "value"]],
         series=_series(samples[timed]),
     )
-
-
-def varying(frame: pd.DataFrame) -> list[str]:
-    """Names of the axes (without ``param_``) that have more than one value in ``frame``."""
-    columns = [name for name in frame.columns if name.startswith(PARAM_PREFIX)]
-    return [name[len(PARAM_PREFIX) :] for name in columns if frame[name].dropna().nunique() > 1]
 
 
 def axis_role(axis: str) -> str:
@@ -103,6 +102,23 @@ def _stated(options: dict[str, Any]) -> dict[str, Any]:
 
 def _first(options: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((options[name] for name in names if options.get(name) is not None), None)
+
+
+def _is_curve(samples: pd.DataFrame, results: Results) -> pd.Series:
+    """Whether a row belongs to an exact metric with several values: it has no distribution."""
+    exact = {key for key, metric in results.metadata.metrics.items() if metric.exact}
+    keys = samples[["cell_id", "metric", "evidence"]]
+    several = samples[samples["sample"] > 0].drop_duplicates(["cell_id", "metric", "evidence"])
+    found = {
+        row
+        for row in several[["cell_id", "metric", "evidence"]].itertuples(index=False, name=None)
+        if row[1:] in exact
+    }
+    if not found:
+        return pd.Series(data=False, index=samples.index)
+    return pd.Series(
+        [row in found for row in keys.itertuples(index=False, name=None)], index=samples.index
+    )
 
 
 def _values(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:

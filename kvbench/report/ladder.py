@@ -39,7 +39,8 @@ _WORKLOAD: dict[tuple[str, str], str] = {
     ("device_used_bytes", "device"): "everything else on the device",
 }
 
-_SAME = ("model", "context", "workload", "requests", "block_size", "kv_dtype", "tp", "device")
+#: Settings that two cells must not differ in to stand on one ladder.
+_POINT = ("model", "block_size", "kv_dtype", "tp", "device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,18 +98,19 @@ def _of_scope(
 ) -> Iterator[Ladder]:
     metrics = {metric for metric, _ in causes}
     rows = values[values["metric"].isin(metrics) & values[anchor].notna()]
-    rows = rows.drop_duplicates([*_SAME, "metric", "evidence", "engine"])
+    same = (*_POINT, anchor)
+    rows = rows.drop_duplicates([*same, "metric", "evidence", "engine"])
     records = rows.sort_values("value", ascending=False).to_dict("records")
     seen: list[Mapping[str, Any]] = []
     for record in records:
         if len(seen) == 4 * MAX_LADDERS:
             return
-        if any(_agree(record, other) for other in seen):
+        if any(_agree(record, other, same) for other in seen):
             continue
         seen.append(record)
-        steps = _steps([other for other in records if _agree(record, other)], causes)
+        steps = _steps([other for other in records if _agree(record, other, same)], causes)
         if len(steps) > 1:
-            yield Ladder(name=_name(record), scope=scope, steps=steps)
+            yield Ladder(name=_name(record, same), scope=scope, steps=steps)
 
 
 def _steps(
@@ -133,17 +135,18 @@ def _steps(
     return tuple(steps)
 
 
-def _agree(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+def _agree(first: Mapping[str, Any], second: Mapping[str, Any], same: Sequence[str]) -> bool:
     """Whether two rows are about the same point: no setting that both state differs."""
     return all(
         first[role] == second[role]
-        for role in _SAME
+        for role in same
         if not missing(first[role]) and not missing(second[role])
     )
 
 
-def _name(record: Mapping[str, Any]) -> str:
-    return point_name({role: record[role] for role in _SAME if not missing(record[role])})
+def _name(record: Mapping[str, Any], same: Sequence[str]) -> str:
+    order = ("model", *same[-1:], *same[1:-1])
+    return point_name({role: record[role] for role in order if not missing(record[role])})
 
 
 def _top(ladder: Ladder) -> float:

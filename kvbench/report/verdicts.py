@@ -70,10 +70,14 @@ def _capacity(run: RunFrames) -> Iterator[Sentence]:
 def _fits(frame: pd.DataFrame, context: float | None) -> str:
     named = with_series(frame, ROLES["context"])
     ordered = named.sort_values("value", ascending=False).drop_duplicates("series")
+    length = f"of {plain_number(context)} tokens " if context is not None else ""
+    if len(ordered) == 1:
+        row = ordered.iloc[0]
+        whose = "" if missing(row["model"]) else f" for {row['model']}"
+        return f"{_count(row)} concurrent requests {length}fit{whose}."
     shown = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     facts = [f"{row.series}: {_count(row)}" for row in shown.itertuples()]
     left = len(ordered) - len(shown)
-    length = f"of {plain_number(context)} tokens " if context is not None else ""
     rest = f" ({left} more between them)" if left else ""
     return f"Concurrent requests {length}that fit: {'; '.join(facts)}{rest}."
 

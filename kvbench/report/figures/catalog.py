@@ -50,6 +50,9 @@ _REPEATS = {
     "shared_saved_blocks": "shared_saved_bytes",
 }
 
+#: Parts of a whole that a chart of shares shows together.
+_SHARES = {"live_ratio", "tail_waste_ratio", "reserved_waste_ratio", "padding_waste_ratio"}
+
 #: Axes in which panels are split when one panel would hold too many lines.
 _PANEL_ROLES = ("device", "kv_dtype", "layout", "tp", "block_size", "workload", "model")
 
@@ -86,6 +89,8 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
 
     drawn: set[tuple[object, ...]] = set()
     for key in sorted(groups, key=place):
+        if key[1] in _SHARES:
+            continue
         numbers = (key[0], *groups[key]["value"])
         told = (key[0], _REPEATS.get(key[1], "")) in groups or numbers in drawn
         if not told and (key[1] in names or _directed(key[1], run)):

@@ -25,6 +25,9 @@ def blocks_over_time(
 ) -> Figure:
     """Draw one repeat of one cell.
 
+    A long replay keeps the largest value of each stretch of time, for each series at its own
+    moment; together they could exceed the pool, so that the upper layer is cut at the pool.
+
     Args:
         series: Rows of ``RunFrames.series`` of one cell, repeat and kind of evidence.
         pool_blocks: Size of the pool, drawn as a line when it is known.
@@ -50,6 +53,8 @@ def _stack(axis: Axes, lines: dict[str, pd.DataFrame], pool_blocks: float | None
     for name in found:
         text, shade, hatch = LAYERS[name]
         top = floor + _held(lines[name], times)
+        if pool_blocks:
+            top = np.minimum(top, np.maximum(pool_blocks, floor))
         axis.fill_between(times, floor, top, step="post", facecolor=shade, edgecolor=QUIET,
                           hatch=hatch, linewidth=0.4, label=text)  # fmt: skip
         floor = top

@@ -13,6 +13,7 @@ from kvbench.report.figures.comparison import MAX_ROWS, ratio_forest
 from kvbench.report.figures.coverage import LETTERS, coverage_grid
 from kvbench.report.figures.ladder import ladder_bars, signed_bytes
 from kvbench.report.figures.occupancy import LAYERS, blocks_over_time
+from kvbench.report.figures.pool import curve_charts, share_charts
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, point_name
 from kvbench.report.ladder import Ladder, ladders
@@ -29,7 +30,9 @@ def run_charts(run: RunFrames) -> list[Chart]:
     """Return the charts that there are data for."""
     return [
         *metric_charts(run),
+        *share_charts(run),
         *_occupancy(run),
+        *curve_charts(run),
         *_ladder(ladders(run)),
         *_comparisons(run),
         *_coverage(run),
@@ -57,8 +60,8 @@ def _occupancy(run: RunFrames) -> Iterator[Chart]:
             slug=f"occupancy-{row['ordinal']}",
             section="occupancy",
             title=f"Blocks over time ({row['benchmark']}, {point})",
-            caption=f"From the bottom: {layers}. Long replays keep the largest value of each "
-            "stretch of time.",
+            caption=f"From the bottom: {layers}. Each series keeps the largest value of each "
+            "stretch of time; the upper one is cut at the pool.",
             alt=f"Blocks over time, {point}: at most {plain_number(used.max())} used{share}.",
             evidence=[row["evidence"]],
             figure=blocks_over_time(part, pool_blocks=pool, evidence=row["evidence"]),

@@ -80,8 +80,9 @@ def to_png(figure: Figure) -> bytes:
     """Return the figure as a small PNG without metadata: equal figures give equal bytes."""
     with mpl.rc_context(_RC):
         figure.canvas.draw()
+    figure.set_layout_engine("none")  # the layout is settled; the SVG need not repeat it
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")  # type: ignore[attr-defined]
-    small = image.quantize(_PALETTE, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    small = image.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     out = io.BytesIO()
     small.save(out, "PNG", optimize=True, dpi=(DPI, DPI))
     return out.getvalue()
@@ -150,7 +151,7 @@ def label_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         axis: Axes whose scales are already set.
         ends: x, y, text and colour of each line's last point.
     """
-    axis.figure.canvas.draw()
+    axis.get_xlim(), axis.get_ylim()  # settles pending autoscaling, which transData does not
     height = 13.0 * axis.figure.dpi / 72
     heights = [axis.transData.transform((x, y))[1] for x, y, _, _ in ends]
     placed = _spread(heights, height, axis.bbox.y0 + height / 2)
