@@ -171,7 +171,9 @@ class ModelSpec:
         dtype: Element type of weights and activations (``bf16`` …): what ``auto`` means.
         max_context_tokens: Longest context the model states, ``None`` when it states none.
         weight_bytes: Bytes of all weights, ``None`` when not known.
-        weight_source: Where ``weight_bytes`` comes from (headers, formula), empty if unknown.
+        weight_source: Where ``weight_bytes`` comes from (headers, formula), or why it is unknown.
+        weight_replicated_bytes: Part of ``weight_bytes`` that every tensor-parallel rank holds.
+        parameters: How many parameters, ``None`` when not known.
         source: File, catalog entry or table the spec was read from.
         assumptions: Sentences about anything that was not stated by the source.
         model_type: Family as its config names it (``qwen3_next``), empty for inline geometry.
@@ -190,6 +192,8 @@ class ModelSpec:
     max_context_tokens: int | None = None
     weight_bytes: int | None = None
     weight_source: str = ""
+    weight_replicated_bytes: int = 0
+    parameters: int | None = None
     source: str = ""
     assumptions: tuple[str, ...] = field(default=())
     model_type: str = ""

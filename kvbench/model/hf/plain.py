@@ -13,7 +13,7 @@ _PLAIN = (
     "cohere", "olmo", "olmo2", "olmoe", "flex_olmo", "granite", "granitemoe", "granitemoeshared",
     "internlm2", "internlm3", "internlm", "glm", "glm4", "glm4_moe", "glm4v_text",
     "glm4v_moe_text", "glm_ocr_text", "deepseek", "ernie4_5", "ernie4_5_moe",
-    "ernie4_5_vl_moe_text", "hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "hy_v3",
+    "ernie4_5_vl_moe_text", "ernie4_5_moe_vl", "hy_v3",
     "exaone", "nemotron", "arcee", "seed_oss", "helium", "bitnet", "persimmon", "xverse", "orion",
     "minicpm", "apertus", "minimax_m2", "solar_open", "qwen3_vl_text", "qwen3_vl_moe_text",
     "nanochat", "hyperclovax", "biogpt", "xglm", "ctrl", "jais2", "aquila", "ministral3",
@@ -25,6 +25,25 @@ _PLAIN = (
 def plain(fields: Fields) -> Decoder:
     """Full attention in every layer."""
     layer = FullLayer(**heads(fields))
+    return Decoder(layers=one_each([layer] * fields.layer_count()))
+
+
+@adapter("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "hunyuan")
+def hunyuan(fields: Fields) -> Decoder:
+    """Full attention; layers that share K and V (``use_cla``) are refused."""
+    fields.get("cla_share_factor")
+    if fields.flag("use_cla"):
+        fields.fail("use_cla: cross-layer attention is not supported")
+    return plain(fields)
+
+
+@adapter("step3_text", "step3")
+def step3(fields: Fields) -> Decoder:
+    """Multi-matrix factorization attention: ``num_attention_groups`` KV heads."""
+    queries = query_heads(fields)
+    groups = fields.integer("num_attention_groups", maximum=queries)
+    dim = fields.integer("head_dim")
+    layer = FullLayer(kv_heads=groups, head_dim_k=dim, head_dim_v=dim)
     return Decoder(layers=one_each([layer] * fields.layer_count()))
 
 

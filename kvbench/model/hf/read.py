@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ from kvbench.model import check
 from kvbench.model.dtypes import model_dtype
 from kvbench.model.hf import latent, linear, mamba, plain, shared, windowed
 from kvbench.model.hf.attention import HIDDEN, QUERY_HEADS
+from kvbench.model.hf.context import longest_context
 from kvbench.model.hf.fields import Fields
 from kvbench.model.hf.generic import generic
 from kvbench.model.hf.registry import Decoder, find
@@ -28,11 +30,6 @@ MAX_CONFIG_BYTES = 8 << 20
 #: Keys under which multimodal configs keep their language model, outermost first.
 _NESTED = ("thinker_config", "text_config", "language_config", "llm_config", "decoder")
 
-_CONTEXT = (
-    "max_position_embeddings", "n_positions", "max_target_positions", "seq_length", "max_seq_len",
-    "model_max_length", "n_ctx", "max_sequence_length",
-)  # fmt: skip
-
 
 def read_config_file(path: Path) -> ModelSpec:
     """Read a ``config.json`` or the folder that holds one.
@@ -45,24 +42,38 @@ def read_config_file(path: Path) -> ModelSpec:
     name = path.name if path.is_dir() else file.stem
     if file.name == "config.json" and not path.is_dir():
         name = file.resolve().parent.name
-    return spec_from_config(config, name=name, source=str(path))
+    return spec_from_config(config, name=name, source=str(path), folder=file.parent)
 
 
-def spec_from_config(config: Mapping[str, Any], *, name: str, source: str = "") -> ModelSpec:
+def spec_from_config(
+    config: Mapping[str, Any], *, name: str, source: str = "", folder: Path | None = None
+) -> ModelSpec:
     """Turn the values of a config into a model spec.
 
     Args:
         config: Parsed ``config.json``.
         name: How the user called the model.
         source: Where the config comes from; messages start with it.
+        folder: Folder of the checkpoint, whose headers say more about the weights.
 
     Raises:
         ModelError: A field is missing, absurd, or describes a cache that no adapter knows.
     """
     try:
-        return _spec(config, name, source)
+        return _weighed(_spec(config, name, source), config, folder)
     except ModelError as error:
         raise ModelError(f"{source or name}: {error}") from None
+
+
+def _weighed(model: ModelSpec, config: Mapping[str, Any], folder: Path | None) -> ModelSpec:
+    weights = weight_bytes(config, folder)
+    return replace(
+        model,
+        weight_bytes=weights.bytes,
+        weight_source=weights.source,
+        weight_replicated_bytes=weights.replicated_bytes,
+        parameters=weights.parameters,
+    )
 
 
 def _spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:
@@ -73,7 +84,7 @@ def _spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     found = find(model_type)
     decoder = (found or generic)(fields)
     dtype, dtype_note = _dtype(values, config)
-    context = _context(fields)
+    context = longest_context(fields)
     queries = fields.get(*QUERY_HEADS, "decoder_attention_heads")
     hidden = fields.get(*HIDDEN)
     check_unread(fields, harmless=() if found is None else ("sparse_attention_config",))
@@ -140,13 +151,6 @@ def _dtype(values: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str, t
             if stated is not None and stated != "auto":
                 return model_dtype(check.text(stated, key)), ()
     return "bf16", ("the config states no dtype: bf16",)
-
-
-def _context(fields: Fields) -> int | None:
-    value = fields.get(*_CONTEXT)
-    if value is None:
-        return None
-    return check.integer(value, "max_position_embeddings", maximum=check.MAX_TOKENS)
 
 
 def _defaults_note(fields: Fields) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ _HARMLESS = re.compile(
     r"|full_attn_\w*factor|compression_config|segment_vocab_size|type_vocab_size"
     r"|memory_format|lora_rank|use_shared_\w+|moe_latent\w*|latent_moe\w*|use_latent_moe"
     r"|\w*pad_token\w*|chunk_size)$"
-    r"|moe|expert|mlp|ffn|router|rope|quant|vision|image|audio|video|speech|token|loss|init|mtp"
+    r"|spatial|temporal|moe|expert|mlp|ffn|router|rope|quant|vision|image|audio|video|speech|token|loss|init|mtp"
     r"|dropout|embed|activation|norm|scaling|theta"
 )
 

@@ -24,7 +24,8 @@ def all_sliding(fields: Fields) -> Decoder:
 
 @adapter(
     "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text",
-    "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "smollm3", "dots1",
+    "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "smollm3", "dots1", "mimo",
+    "minicpmv", "minicpmo",
 )  # fmt: skip
 def gated_window(fields: Fields) -> Decoder:
     """The window counts only with ``use_sliding_window``, from layer ``max_window_layers`` on."""
@@ -67,11 +68,20 @@ def gemma3(fields: Fields) -> Decoder:
     return _periodic(fields, every(period))
 
 
-@adapter("cohere2", "cohere2_moe")
+@adapter("cohere2")
 def cohere2(fields: Fields) -> Decoder:
     """Three sliding layers, then a full one."""
     period = fields.optional("sliding_window_pattern", "_sliding_window_pattern") or 4
     return _periodic(fields, every(period))
+
+
+@adapter("cohere2_moe")
+def cohere2_moe(fields: Fields) -> Decoder:
+    """Like ``cohere2``; the dense prefix layers have a period of their own."""
+    prefix = fields.optional("first_k_dense_replace", minimum=0) or 0
+    first = every(fields.integer("prefix_dense_sliding_window_pattern"))
+    rest = every(fields.integer("sliding_window_pattern"))
+    return _periodic(fields, lambda i: first(i) if i < prefix else rest(i - prefix))
 
 
 @adapter("olmo3")
