@@ -21,6 +21,7 @@ from kvbench.model.hf.generic import generic
 from kvbench.model.hf.registry import Decoder, find
 from kvbench.model.hf.smells import check_unread
 from kvbench.model.spec import LayerSpec, ModelSpec, StateLayer
+from kvbench.model.weights import weight_bytes
 
 #: Importing a family module registers its adapters.
 FAMILIES = (latent, linear, mamba, plain, shared, windowed)
