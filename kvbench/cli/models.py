@@ -30,7 +30,7 @@ def _row(name: str) -> dict[str, object]:
     from kvbench.model.load import load_model
     from kvbench.model.sizing import layer_runs, logical_size
 
-    model = load_model(name)
+    model = load_model(name, weights=False)
     longest = 1 << 24
     size = logical_size(model, longest)
     kinds: dict[str, int] = {}

@@ -129,7 +129,7 @@ def _guarded(reference: str, question: Question) -> list[dict[str, Any]]:
 def _answers(reference: str, question: Question) -> list[dict[str, Any]]:
     from kvbench.model.load import load_model
 
-    model = load_model(reference)
+    model = load_model(reference, weights=False)
     points = len(question.tokens) * sum(1 for _ in _axes(question))
     if points > _LIMIT:
         raise ModelError(f"{points:,} points asked for; at most {_LIMIT:,} in one command")

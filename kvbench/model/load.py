@@ -27,15 +27,18 @@ def load_model(
     *,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     base: Path | None = None,
+    weights: bool = True,
 ) -> ModelSpec:
     """Return the model spec behind ``reference``.
 
     Args:
         reference: A table of ``tables``, a catalog name, a ``config.json`` or its folder, a GGUF
             file, ``FILE.toml#NAME`` for a ``[models.NAME]`` table of a file, or a hub id
-            ``owner/name`` (needs the extra ``hub``). The first that exists wins.
+            ``owner/name`` (needs the extra ``hub``). The first that exists wins; a reference
+            with a slash is a path first.
         tables: The ``[models]`` tables of a suite.
         base: Folder that relative paths start from, the working directory by default.
+        weights: Size the weights of a config too; what needs only the cache is faster without.
 
     Raises:
         ModelError: Nothing found, or what was found cannot be sized; the message says why.
@@ -44,20 +47,22 @@ def load_model(
     folder = base or Path()
     if reference in found:
         return _table_model(reference, found, folder, seen=())
-    return _reference_model(reference, folder)
+    return _reference_model(reference, folder, weights=weights)
 
 
-def _reference_model(reference: str, folder: Path) -> ModelSpec:
+def _reference_model(reference: str, folder: Path, *, weights: bool = True) -> ModelSpec:
     if not reference.strip():
         raise ModelError("the model's name is empty")
-    model = catalog_model(reference)
+    if "/" in reference and ".toml" not in reference and _exists(folder / reference):
+        return _file_model(folder / reference, weights=weights)
+    model = catalog_model(reference, weights=weights)
     if model is not None:
         return model
     path, _, table = reference.partition("#")
     if path.endswith(".toml"):
         return _toml_model(folder / path, table)
     if _exists(folder / reference):
-        return _file_model(folder / reference)
+        return _file_model(folder / reference, weights=weights)
     if reference.endswith((".json", ".gguf")) or reference.startswith((".", "/", "~")):
         raise ModelError(f"{reference}: no such file or folder")
     if _HUB_ID.match(reference):
@@ -77,14 +82,14 @@ def _exists(path: Path) -> bool:
         raise ModelError(f"the model's path cannot be used: {error}") from None
 
 
-def _file_model(path: Path) -> ModelSpec:
+def _file_model(path: Path, *, weights: bool) -> ModelSpec:
     if path.suffix == ".gguf":
         from kvbench.model.gguf import read_gguf
 
         return read_gguf(path)
     from kvbench.model.hf import read_config_file
 
-    return read_config_file(path)
+    return read_config_file(path, weights=weights)
 
 
 def _hub_model(reference: str) -> ModelSpec:

@@ -194,3 +194,19 @@ def test_unknown_references(reference: str, message: str) -> None:
 )
 def test_catalog_spellings(spelling: str) -> None:
     assert load_model(spelling).name == "Llama-3.1-8B"
+
+
+def test_a_path_wins_over_a_catalog_name(tmp_path: Path) -> None:
+    folder = tmp_path / "Llama-3.1-8B"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, '
+        '"hidden_size": 64}',
+        encoding="utf-8",
+    )
+    assert len(load_model("./Llama-3.1-8B", base=tmp_path).layers) == 2
+    assert len(load_model("Llama-3.1-8B", base=tmp_path).layers) == 32
+
+
+def test_weights_are_left_out_on_request() -> None:
+    assert load_model("Llama-3.1-8B", weights=False).weight_bytes is None

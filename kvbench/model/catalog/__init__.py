@@ -23,18 +23,19 @@ def catalog_config(name: str) -> dict[str, Any]:
     return loaded
 
 
-def catalog_model(name: str) -> ModelSpec | None:
+def catalog_model(name: str, *, weights: bool = True) -> ModelSpec | None:
     """Return a catalog model, ``None`` when the catalog has no such name.
 
     An owner in front (``meta-llama/Llama-3.1-8B``), upper case, a leading ``Meta-`` and a
-    trailing ``-hf`` do not matter.
+    trailing ``-hf`` do not matter. ``weights`` sizes the weights too.
     """
     from kvbench.model.hf import spec_from_config
 
     known = _by_key().get(_key(name))
     if known is None:
         return None
-    return spec_from_config(catalog_config(known), name=known, source=f"catalog:{known}")
+    config, source = catalog_config(known), f"catalog:{known}"
+    return spec_from_config(config, name=known, source=source, weights=weights)
 
 
 def _key(name: str) -> str:

@@ -21,7 +21,6 @@ from kvbench.model.hf.generic import generic
 from kvbench.model.hf.registry import Decoder, find
 from kvbench.model.hf.smells import check_unread
 from kvbench.model.spec import LayerSpec, ModelSpec, StateLayer
-from kvbench.model.weights import weight_bytes
 
 #: Importing a family module registers its adapters.
 FAMILIES = (latent, linear, mamba, plain, shared, windowed)
@@ -32,8 +31,12 @@ MAX_CONFIG_BYTES = 8 << 20
 _NESTED = ("thinker_config", "text_config", "language_config", "llm_config", "decoder")
 
 
-def read_config_file(path: Path) -> ModelSpec:
+def read_config_file(path: Path, *, weights: bool = True) -> ModelSpec:
     """Read a ``config.json`` or the folder that holds one.
+
+    Args:
+        path: The file or its folder.
+        weights: Size the weights too.
 
     Raises:
         ModelError: No such file, not JSON, or a config that cannot be sized.
@@ -43,11 +46,18 @@ def read_config_file(path: Path) -> ModelSpec:
     name = path.name if path.is_dir() else file.stem
     if file.name == "config.json" and not path.is_dir():
         name = file.resolve().parent.name
-    return spec_from_config(config, name=name, source=str(path), folder=file.parent)
+    return spec_from_config(
+        config, name=name, source=str(path), folder=file.parent, weights=weights
+    )
 
 
 def spec_from_config(
-    config: Mapping[str, Any], *, name: str, source: str = "", folder: Path | None = None
+    config: Mapping[str, Any],
+    *,
+    name: str,
+    source: str = "",
+    folder: Path | None = None,
+    weights: bool = True,
 ) -> ModelSpec:
     """Turn the values of a config into a model spec.
 
@@ -56,17 +66,21 @@ def spec_from_config(
         name: How the user called the model.
         source: Where the config comes from; messages start with it.
         folder: Folder of the checkpoint, whose headers say more about the weights.
+        weights: Size the weights too; what needs only the cache is faster without.
 
     Raises:
         ModelError: A field is missing, absurd, or describes a cache that no adapter knows.
     """
     try:
-        return _weighed(_spec(config, name, source), config, folder)
+        model = _spec(config, name, source)
+        return _weighed(model, config, folder) if weights else model
     except ModelError as error:
         raise ModelError(f"{source or name}: {error}") from None
 
 
 def _weighed(model: ModelSpec, config: Mapping[str, Any], folder: Path | None) -> ModelSpec:
+    from kvbench.model.weights import weight_bytes
+
     weights = weight_bytes(config, folder)
     return replace(
         model,
