@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# No test may depend on how loaded the machine is.
+settings.register_profile("kvbench", deadline=None)
+settings.load_profile("kvbench")
 
 #: Truth data and traces; they are not part of the project.
 SHARED = REPOSITORY.parent / "shared"
