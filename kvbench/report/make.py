@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from kvbench.engine import Evidence, ReportSection
@@ -28,6 +31,11 @@ from kvbench.results import Results, read_results
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
+
+#: Longest file name of a figure, without its ending.
+MAX_NAME = 80
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def write_report(runs: Path | Sequence[Path], output: Path | None = None) -> Path:
@@ -60,7 +68,7 @@ def write_page(results: Sequence[Results], target: Path) -> None:
         ResultsError: The files cannot be written.
     """
     runs = [run_frames(result) for result in results]
-    charts = run_charts(runs[0]) if len(runs) == 1 else history_charts(runs)
+    charts = _named(run_charts(runs[0]) if len(runs) == 1 else history_charts(runs))
     pictures = [(chart.section, _picture(chart)) for chart in charts]
     page = run_page(runs[0], pictures) if len(runs) == 1 else history_page(runs, pictures)
     try:
@@ -139,6 +147,16 @@ def _facts(run: RunFrames) -> list[str]:
     ]
     facts = [f"run {metadata.run_id}", metadata.started_at, f"engines: {', '.join(names)}"]
     return [fact for fact in [*facts, ", ".join(metadata.suite_tags)] if fact]
+
+
+def _named(charts: Sequence[Chart]) -> list[Chart]:
+    """Give each chart a slug that is a plain and unique file name, whatever cells are called."""
+    found: dict[str, Chart] = {}
+    for chart in charts:
+        plain = _UNSAFE.sub("-", chart.slug).strip("-.")[:MAX_NAME] or "figure"
+        name = next(n for n in (plain, *(f"{plain}-{i}" for i in count(2))) if n not in found)
+        found[name] = replace(chart, slug=name)
+    return list(found.values())
 
 
 def _picture(chart: Chart) -> Picture:

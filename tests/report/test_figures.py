@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kvbench.report.evidence import LOOKS
+from kvbench.report.figures.lines import Ceiling, metric_lines
+from kvbench.report.figures.occupancy import blocks_over_time
+from kvbench.report.figures.run import run_charts
+from kvbench.report.figures.shares import slot_shares
+from kvbench.report.figures.style import byte_locator, to_png, to_svg
+from kvbench.report.frames import run_frames
+from tests.report.sample_run import sample_results
+
+
+@pytest.fixture(scope="module")
+def run():
+    return run_frames(sample_results())
+
+
+@pytest.fixture(scope="module")
+def charts(run):
+    return {chart.slug: chart for chart in run_charts(run)}
+
+
+def rows(values, metric, evidence="analytic", benchmark="context"):
+    chosen = (values["metric"] == metric) & (values["benchmark"] == benchmark)
+    return values[chosen & (values["evidence"] == evidence)]
+
+
+def test_kinds_of_evidence_differ_in_shape_and_text():
+    looks = list(LOOKS.values())
+    assert len({look.marker for look in looks}) == len(looks)
+    assert len({look.glyph for look in looks}) == len(looks)
+    assert len({look.hatch for look in looks}) == len(looks)
+
+
+def test_a_png_is_a_slide_of_200_dots_per_inch_without_metadata(charts):
+    data = to_png(charts["context-paged_bytes"].figure)
+    assert struct.unpack(">II", data[16:24]) == (1600, 900)
+    assert b"pHYs" + struct.pack(">IIB", 7874, 7874, 1) in data  # 200 dpi in dots per metre
+    assert b"tEXt" not in data
+    assert b"tIME" not in data
+
+
+def test_an_svg_keeps_its_text_and_no_date(charts):
+    data = to_svg(charts["context-paged_bytes"].figure).decode()
+    assert ">gqa8<" in data
+    assert "<dc:date>" not in data
+
+
+def test_axes_have_units_and_binary_ticks(charts):
+    (axis,) = charts["context-paged_bytes"].figure.axes
+    assert axis.get_xlabel() == "context, tokens per request"
+    labels = [axis.yaxis.get_major_formatter()(value, 0) for value in (2**20, 2**30)]
+    assert labels == ["1 MiB", "1 GiB"]
+
+
+def test_byte_ticks_are_powers_of_two():
+    ticks = byte_locator("bytes", 5 * 2**30).tick_values(0, 1)
+    assert {float(np.log2(step)).is_integer() for step in np.diff(ticks)} == {True}
+
+
+def test_lines_of_two_kinds_of_evidence_are_named_by_it(run):
+    one = rows(run.values, "paged_bytes")
+    both = pd.concat([one, one.assign(evidence="engine")])
+    figure = metric_lines(both, "context_tokens", ceiling=Ceiling(value=2**33, text="budget"))
+    (axis,) = figure.axes
+    texts = {text.get_text() for text in axis.texts}
+    assert {"mha ○ analytic", "mha △ engine", "budget"} <= texts
+    markers = {line.get_marker() for line in axis.lines if line.get_marker() != "None"}
+    assert markers == {"o", "^"}
+
+
+def test_every_line_ends_in_its_name_and_no_two_names_touch(charts):
+    (axis,) = charts["context-max_concurrency_requests"].figure.axes
+    axis.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert {text.get_text() for text in axis.texts} == {"mha", "gqa8", "mqa"}
+    for first, second in zip(boxes, boxes[1:], strict=False):
+        assert not first.overlaps(second)
+
+
+def test_only_charts_with_data_are_drawn(charts):
+    assert "ladder-0" in charts
+    assert not [slug for slug in charts if slug.startswith(("curve", "replay-slots"))]
+    # Equal at every block size: nothing to see.
+    assert "block-size-logical_bytes" not in charts
+
+
+def test_alternative_texts_state_the_numbers(charts):
+    assert "gqa8: 130 MiB at 1,028, 8.002 GiB at 65,540" in charts["context-paged_bytes"].alt
+    assert charts["coverage"].alt == "24 cells: 21 passed, 1 skipped, 1 failed, 1 unsupported."
+
+
+def test_the_stack_of_a_pool_never_exceeds_it():
+    series = pd.DataFrame(
+        {
+            "metric": ["used_blocks"] * 2 + ["cached_blocks"] * 2,
+            "t_s": [0.0, 1.0, 0.0, 1.0],
+            "value": [60.0, 90.0, 70.0, 10.0],
+        }
+    )
+    figure = blocks_over_time(series, pool_blocks=100, evidence="simulated")
+    tops = [patch.get_paths()[0].vertices[:, 1].max() for patch in figure.axes[0].collections]
+    assert tops == [90.0, 100.0]
+
+
+def test_shares_say_what_is_live():
+    frame = pd.DataFrame({"series": ["a"], "live_ratio": [0.9], "tail_waste_ratio": [0.1]})
+    texts = [text.get_text() for text in slot_shares(frame, "simulated").axes[0].texts]
+    assert texts == ["90 % live"]
