@@ -65,6 +65,9 @@ class _Statuses(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--executor", default="local", show_default=True, help="Where the workers run.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first failed cell.")
+@click.option(
+    "--no-report", is_flag=True, help="Write results only; `kvbench report RUN` makes the report."
+)
 def command(suite: Path, **options: Any) -> None:
     """Run SUITE: every cell, journaled as it ends; then results, figures and report.
 
@@ -90,6 +93,7 @@ def _run(
     jobs: int,
     executor: str,
     fail_fast: bool,
+    no_report: bool,
 ) -> int:
     from kvbench.plan.make import make_plan
     from kvbench.plugins import load_plugins
@@ -115,7 +119,8 @@ def _run(
     )
     end = run_plan(plan, plugins, options)
     results = finish_run(end.run_dir, suite)
-    _write_report(end.run_dir)
+    if not no_report:
+        _write_report(end.run_dir)
     _summarise(results, end.run_dir, end.reused)
     return 130 if end.interrupted else exit_code(results)
 

@@ -113,16 +113,12 @@ def _extend(
         raise ResultsError(
             f"metric {series.metric!r} with evidence {series.evidence!r} is not registered"
         )
-    constant = {
-        "cell_id": cell_id,
-        "repeat": series.repeat,
-        "phase": str(series.phase),
-        "metric": series.metric,
-        "unit": unit,
-        "evidence": str(series.evidence),
-    }
-    for name, value in constant.items():
-        columns[name].extend([value] * count)
-    columns["sample"].extend(range(count))
-    columns["value"].extend(series.values)
-    columns["t_offset_us"].extend(series.t_offsets_us or [None] * count)
+    columns["cell_id"] += [cell_id] * count
+    columns["repeat"] += [series.repeat] * count
+    columns["phase"] += [series.phase.value] * count
+    columns["metric"] += [series.metric] * count
+    columns["unit"] += [unit] * count
+    columns["evidence"] += [series.evidence] * count
+    columns["sample"] += range(count)
+    columns["value"] += series.values
+    columns["t_offset_us"] += series.t_offsets_us or [None] * count

@@ -11,13 +11,12 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from kvbench.engine import Scalar
 from kvbench.errors import ResultsError
-from kvbench.results.metadata import plain
 from kvbench.results.record import MetricSeries
 from kvbench.results.schema import Phase, Status
 
@@ -188,7 +187,10 @@ def _entry_to_json(entry: Entry) -> dict[str, Any]:
     if entry.repeats:
         values["repeats"] = [_repeat_to_json(repeat) for repeat in entry.repeats]
     if entry.outcome is not None:
-        values["outcome"] = _without_empty(plain(entry.outcome))
+        outcome = entry.outcome
+        values["outcome"] = _without_empty(
+            {item.name: getattr(outcome, item.name) for item in fields(outcome)}
+        )
     return values
 
 
