@@ -157,6 +157,25 @@ LayerSpec: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Widths:
+    """What the memory of one forward pass depends on, beside the residual stream.
+
+    Attributes:
+        vocabulary: Logits of one token.
+        inner: Inner elements of a dense feed-forward layer, 0 when every layer has experts.
+        experts_per_token: Routed experts that one token visits, 0 for a dense model.
+        expert_inner: Inner elements of one routed expert.
+        has_vision: A vision tower runs beside the language model.
+    """
+
+    vocabulary: int
+    inner: int = 0
+    experts_per_token: int = 0
+    expert_inner: int = 0
+    has_vision: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """The KV geometry of a model.
 
@@ -174,6 +193,7 @@ class ModelSpec:
         weight_source: Where ``weight_bytes`` comes from (headers, formula), or why it is unknown.
         weight_replicated_bytes: Part of ``weight_bytes`` that every tensor-parallel rank holds.
         parameters: How many parameters, ``None`` when not known.
+        widths: What the memory of one forward pass depends on, ``None`` when not known.
         source: File, catalog entry or table the spec was read from.
         assumptions: Sentences about anything that was not stated by the source.
         model_type: Family as its config names it (``qwen3_next``), empty for inline geometry.
@@ -194,6 +214,7 @@ class ModelSpec:
     weight_source: str = ""
     weight_replicated_bytes: int = 0
     parameters: int | None = None
+    widths: Widths | None = None
     source: str = ""
     assumptions: tuple[str, ...] = field(default=())
     model_type: str = ""

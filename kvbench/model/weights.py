@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,14 @@ from kvbench.errors import ModelError
 from kvbench.model.checkpoint import Checkpoint, read_checkpoint
 from kvbench.model.parameters import Counts, count_parameters
 from kvbench.model.parameters.count import language_values
+from kvbench.model.parameters.feedforward import (
+    dense_width,
+    expert_count,
+    expert_width,
+    experts_per_token,
+)
 from kvbench.model.quantization import Precision, weight_precision
+from kvbench.model.spec import Widths
 
 #: Bytes of an element that is not quantized: engines run fp32 checkpoints in 16 bits too.
 ELEMENT_BYTES = 2
@@ -28,6 +35,8 @@ class Weights:
         source: Where both come from, or why they are not known; one phrase.
         replicated_bytes: Bytes that every tensor-parallel rank holds in full.
         exact: The bytes were read from headers, not computed.
+        widths: What the memory of a forward pass depends on, ``None`` when the config does not
+            say.
     """
 
     bytes: int | None
@@ -35,6 +44,7 @@ class Weights:
     source: str
     replicated_bytes: int = 0
     exact: bool = False
+    widths: Widths | None = None
 
     def rank_bytes(self, tp: int) -> int | None:
         """Bytes on the fullest of ``tp`` tensor-parallel ranks."""
@@ -57,6 +67,10 @@ def weight_bytes(config: Mapping[str, Any], folder: Path | None = None) -> Weigh
     Raises:
         ModelError: A checkpoint whose headers are broken.
     """
+    return replace(_weigh(config, folder), widths=_widths(config))
+
+
+def _weigh(config: Mapping[str, Any], folder: Path | None) -> Weights:
     counts, reason = _counts(config)
     checkpoint = _checkpoint(config, folder, counts)
     if checkpoint is not None:
@@ -75,6 +89,21 @@ def _counts(config: Mapping[str, Any]) -> tuple[Counts | None, str]:
         return count_parameters(config), ""
     except ModelError as error:
         return None, str(error)
+
+
+def _widths(config: Mapping[str, Any]) -> Widths | None:
+    try:
+        values = language_values(config)
+        routed = expert_count(values) > 0
+        return Widths(
+            vocabulary=values.vocabulary,
+            inner=0 if routed else dense_width(values),
+            experts_per_token=experts_per_token(values) if routed else 0,
+            expert_inner=expert_width(values) if routed else 0,
+            has_vision=isinstance(config.get("vision_config"), Mapping),
+        )
+    except ModelError:
+        return None
 
 
 def _checkpoint(
