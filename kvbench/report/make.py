@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from kvbench.engine import Evidence, ReportSection
@@ -154,7 +154,8 @@ def _named(charts: Sequence[Chart]) -> list[Chart]:
     found: dict[str, Chart] = {}
     for chart in charts:
         plain = _UNSAFE.sub("-", chart.slug).strip("-.")[:MAX_NAME] or "figure"
-        name = next(n for n in (plain, *(f"{plain}-{i}" for i in count(2))) if n not in found)
+        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        name = next(name for name in names if name not in found)
         found[name] = replace(chart, slug=name)
     return list(found.values())
 
