@@ -25,6 +25,9 @@ class Forked:
         self._manager = BlockManager(shape.num_blocks, shape.block_size, content=False)
         self._parked: dict[int, None] = {}
         self._holders: Counter[int] = Counter()
+        self._children: Counter[int] = Counter()
+        self._sources: dict[int, int] = {}
+        self._ancestors: dict[int, int | None] = {}
         self._table_slots = 0
         self._written = 0
         self._evicted = 0
@@ -60,10 +63,12 @@ class Forked:
 
     def admit(self, job: Job) -> int | None:
         """Fork from the parent, or allocate, dropping parked sequences while blocks are short."""
-        parent = job.request.parent
+        self._ancestors.setdefault(job.index, job.request.parent)
+        if self._manager.blocks_for(job.known) > self._manager.num_blocks - self._pinned(job):
+            return None
         while True:
             try:
-                cached = self._place(job, parent if parent in self._parked else None)
+                cached = self._place(job, self._source(job))
             except PoolExhausted:
                 if not self._drop_oldest():
                     return None
@@ -71,6 +76,19 @@ class Forked:
             self._hold(job.index)
             self._written += cached
             return cached
+
+    def _source(self, job: Job) -> int | None:
+        """Return the nearest ancestor that can be forked."""
+        source = job.request.parent
+        while source is not None and source not in self._parked:
+            source = self._ancestors.get(source)
+        return source
+
+    def _pinned(self, job: Job) -> int:
+        """Blocks that running jobs hold and that ``job`` would not share with them."""
+        source = self._source(job)
+        table = () if source is None else self._manager.block_table(source)
+        return len(self._holders) - sum(block in self._holders for block in table)
 
     def room(self, job: Job) -> int:
         """Return the free slots of the last block."""
@@ -102,7 +120,7 @@ class Forked:
         self._table_slots -= len(table) * self._shape.block_size
         self._written -= job.computed
         if job.computed < job.final_tokens:
-            self._manager.free(job.index)
+            self._free(job.index)
             return
         missing = job.final_tokens - self._manager.num_tokens(job.index)
         if missing:
@@ -113,18 +131,20 @@ class Forked:
         """Any free block serves anybody."""
         return 0
 
-    def _place(self, job: Job, parent: int | None) -> int:
-        shared = self._manager.num_tokens(parent) if parent is not None else job.known
-        if parent is None or shared >= job.known:
+    def _place(self, job: Job, source: int | None) -> int:
+        shared = self._manager.num_tokens(source) if source is not None else job.known
+        if source is None or shared >= job.known:
             self._manager.allocate(job.index, job.known)
             return 0
-        self._manager.fork(parent, job.index)
+        self._manager.fork(source, job.index)
         try:
             self._manager.append(job.index, job.known - shared)
         except PoolExhausted:
             self._manager.free(job.index)
             raise
-        self._parked[parent] = self._parked.pop(parent)
+        self._parked[source] = self._parked.pop(source)
+        self._sources[job.index] = source
+        self._children[source] += 1
         return shared
 
     def _hold(self, index: int) -> None:
@@ -138,11 +158,19 @@ class Forked:
             del self._holders[block]
 
     def _drop_oldest(self) -> bool:
-        oldest = next(iter(self._parked), None)
-        if oldest is None:
+        """Free one parked sequence; ``False`` when there is none."""
+        if not self._parked:
             return False
+        childless = (index for index in self._parked if not self._children[index])
+        oldest = next(childless, next(iter(self._parked)))
         before = self._manager.free_blocks
-        self._manager.free(oldest)
+        self._free(oldest)
         del self._parked[oldest]
         self._evicted += self._manager.free_blocks - before
         return True
+
+    def _free(self, index: int) -> None:
+        self._manager.free(index)
+        source = self._sources.pop(index, None)
+        if source is not None:
+            self._children[source] -= 1
