@@ -71,6 +71,13 @@ class _Timed:
 @click.option("--no-prefix-caching", is_flag=True, help="Share and keep nothing.")
 @click.option("--no-reserve-full-prompt", is_flag=True, help="Admit on the first chunk alone.")
 @click.option("--async-scheduling", is_flag=True, help="Schedule ahead of the last output.")
+@click.option(
+    "--max-concurrent-batches",
+    type=_COUNT,
+    default=1,
+    show_default=True,
+    help="Steps in flight that the admission cap of windows counts; 2 on a GPU with async.",
+)
 @click.option("--num-lookahead-tokens", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--sliding-window", type=_COUNT, help="One group of sliding layers, window W.")
 @click.option("--hybrid-window", type=_COUNT, help="A full group and a sliding one, window W.")
@@ -212,6 +219,7 @@ def _config(options: dict[str, Any], memory: _Memory) -> PoolConfig:
         enable_prefix_caching=not options["no_prefix_caching"] and not has_state,
         reserve_full_prompt=not options["no_reserve_full_prompt"],
         async_scheduling=options["async_scheduling"],
+        max_concurrent_batches=options["max_concurrent_batches"],
         lookahead_tokens=options["num_lookahead_tokens"],
         groups=groups,
         step_ms=options["step_ms"],

@@ -58,6 +58,9 @@ class PoolConfig:
         reserve_full_prompt: Admit only what fits with its whole known text
             (``scheduler_reserve_full_isl``).
         async_scheduling: Schedule a step before the output of the one before it is known.
+        max_concurrent_batches: Steps under way at once, as the admission cap of windowed groups
+            counts them. An engine on a GPU counts 2 under async scheduling; the decision logs
+            count 1, since they were made where the platform clears that setting.
         lookahead_tokens: Slots held beyond the computed tokens for speculation.
         groups: Cache groups in the engine's order.
         step_ms: Milliseconds of one step, by which arrivals become steps.
@@ -71,6 +74,7 @@ class PoolConfig:
     enable_prefix_caching: bool = True
     reserve_full_prompt: bool = True
     async_scheduling: bool = False
+    max_concurrent_batches: int = 1
     lookahead_tokens: int = 0
     groups: tuple[CacheGroup, ...] = (FULL,)
     step_ms: float = 50.0
@@ -85,6 +89,7 @@ class PoolConfig:
             "block_size": 1,
             "max_num_seqs": 1,
             "max_num_batched_tokens": self.max_num_seqs,
+            "max_concurrent_batches": 1,
             "lookahead_tokens": 0,
             "watermark": 0,
         }
@@ -121,8 +126,8 @@ class PoolConfig:
 
     @property
     def max_in_flight_tokens(self) -> int:
-        """Most tokens scheduled and not yet settled: one budget per concurrent step."""
-        return self.max_num_batched_tokens * (2 if self.async_scheduling else 1)
+        """Most tokens scheduled and not yet settled: one budget per concurrent batch."""
+        return self.max_concurrent_batches * self.max_num_batched_tokens
 
     def arrival_step(self, arrival_ms: float) -> int:
         """Step at which a request that arrives at ``arrival_ms`` (whole ms count) can start."""

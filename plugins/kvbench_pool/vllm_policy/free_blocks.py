@@ -178,7 +178,12 @@ class FreeBlocks:
 
     def _forget_twin(self, block: int, key: int) -> None:
         """Drop one of several blocks of a prefix; the first of the others is found from now on."""
-        twins = self._twins[key]
+        twins = self._twins.get(key)
+        if twins is None:
+            # The others of a batch went before it.
+            self._owner_at[key] = 0
+            self.num_cached -= 1
+            return
         twins.remove(block)
         self._has_twin[block] = False
         self._owner_at[key] = twins[0]

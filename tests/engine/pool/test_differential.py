@@ -1,0 +1,167 @@
+"""Random small workloads and options through vLLM's own scheduler and through ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from kvbench.workload.request import Request
+from kvbench_pool.digest import StepDigest, first_difference
+from kvbench_pool.vllm_policy.batched import can_batch, run_batched
+from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.simulation import Simulation
+from kvbench_pool.vllm_policy.stepwise import run_stepwise
+from tests.engine.pool.real_scheduler import RealRun
+
+_STATE = CacheGroup(kind=GroupKind.STATE)
+
+
+def _sliding(window: int) -> CacheGroup:
+    return CacheGroup(kind=GroupKind.SLIDING, window_tokens=window)
+
+
+_WINDOWS = st.integers(1, 40).map(_sliding)
+_WINDOWED = st.one_of(
+    st.tuples(_WINDOWS),
+    st.tuples(st.just(FULL), _WINDOWS),
+    st.tuples(_WINDOWS, st.just(FULL)),
+    st.tuples(_WINDOWS, _WINDOWS),
+    _WINDOWS.map(lambda group: (FULL, group, group)),
+    st.tuples(st.just(FULL), _WINDOWS, _WINDOWS),
+)
+
+
+@st.composite
+def _requests(draw: st.DrawFn) -> list[Request]:
+    """Draw requests that share prefixes: few tokens, common stems, outputs that can recur."""
+    stem_lengths = draw(st.lists(st.integers(0, 60), min_size=1, max_size=3))
+    stems = [[place % (2 + which) for place in range(n)] for which, n in enumerate(stem_lengths)]
+    requests = []
+    arrival = 0
+    for _ in range(draw(st.integers(3, 12))):
+        arrival += draw(st.sampled_from((0, 0, 0, 50, 300)))
+        own = draw(st.integers(0, 2))
+        prompt = [*draw(st.sampled_from(stems)), *[own] * draw(st.integers(1, 30))]
+        output = [draw(st.integers(0, 2))] * draw(st.integers(1, 40))
+        requests.append(
+            Request(
+                arrival_ms=arrival,
+                prompt_tokens=len(prompt),
+                output_tokens=len(output),
+                prompt_ids=prompt,
+                output_ids=output if draw(st.booleans()) else None,
+                salt=draw(st.sampled_from(("", "", "", "", "s"))),
+                lora=draw(st.sampled_from(("", "", "", "", "a"))),
+            )
+        )
+    return requests
+
+
+@st.composite
+def _cases(
+    draw: st.DrawFn, groups: st.SearchStrategy[tuple[CacheGroup, ...]], *, caching: bool | None
+) -> tuple[PoolConfig, list[Request]]:
+    requests = draw(_requests())
+    size = draw(st.sampled_from((1, 2, 4, 8, 16)))
+    ahead = draw(st.sampled_from((0, 0, 0, 1, 5)))
+    found = draw(groups)
+    seats = draw(st.integers(2, 8))
+    longest = max(request.prompt_tokens + request.output_tokens for request in requests)
+    least = len(found) * (-(-(longest + ahead) // size) + 1)
+    config = PoolConfig(
+        num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
+        block_size=size,
+        max_num_seqs=seats,
+        max_num_batched_tokens=seats + draw(st.integers(0, 40)),
+        watermark=draw(st.sampled_from((0.0, 0.0, 0.05, 0.3))),
+        enable_prefix_caching=draw(st.booleans()) if caching is None else caching,
+        reserve_full_prompt=draw(st.booleans()),
+        async_scheduling=draw(st.booleans()),
+        lookahead_tokens=ahead,
+        groups=found,
+    )
+    return config, requests
+
+
+def _assert_equal(lines: Sequence[str], real: RealRun, simulation: Simulation) -> None:
+    for expected, found in zip(real.lines, lines, strict=False):
+        assert expected == found, first_difference(expected, found)
+    assert len(lines) == len(real.lines)
+    assert list(simulation.free_queue) == real.free_queue()
+
+
+def _compare(config: PoolConfig, requests: list[Request]) -> Simulation:
+    """Fail at the first step that the engine decides otherwise."""
+    real = RealRun(config, requests)
+    real.run()
+    runs: list[Any] = [run_stepwise, *([run_batched] if can_batch(config) else [])]
+    for run in runs:
+        lines: list[str] = []
+        simulation = run(requests, config, digest=StepDigest(lines.append))
+        _assert_equal(lines, real, simulation)
+        if run is run_batched:
+            quiet = run_batched(requests, config)
+            assert quiet.summary() == {
+                name: value for name, value in simulation.summary().items() if name != "digest"
+            }
+    return simulation
+
+
+def _compare_and_tell(config: PoolConfig, requests: list[Request]) -> None:
+    """Compare; tell hypothesis what the case was good for (``--hypothesis-show-statistics``)."""
+    simulation = _compare(config, requests)
+    event(f"preempts: {simulation.counts.preemptions > 0}")
+    event(f"finds a prefix: {simulation.counts.hit_tokens > 0}")
+    event(f"finds it again after a preemption: {simulation.counts.rehit_tokens > 0}")
+    event(f"evicts: {simulation.evicted_blocks > 0}")
+
+
+_MANY = settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.timeout(1200)
+@_MANY
+@given(_cases(st.just((FULL,)), caching=None))
+def test_full_attention(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+@pytest.mark.timeout(1200)
+@_MANY
+@given(_cases(_WINDOWED, caching=None))
+def test_windows_and_hybrids(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+@pytest.mark.timeout(1200)
+@settings(parent=_MANY, max_examples=60)
+@given(_cases(st.sampled_from(((FULL, _STATE), (_STATE, FULL, _sliding(9)))), caching=False))
+def test_state_pages(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+@pytest.mark.parametrize("chunk", [7, 16, 24, 512])
+@pytest.mark.parametrize("size", [5, 8, 16])
+def test_hash_ids_stand_for_their_tokens(chunk: int, size: int) -> None:
+    """Prefixes by chunk ids, the last one partial, at block sizes that do not divide the chunk."""
+    shapes = (((1, 2, 3), 0), ((1, 2, 4), 3), ((1, 2, 3, 4), 2), ((9, 2, 3), 1), ((1, 2), 0))
+    requests = [
+        Request(
+            arrival_ms=100 * place,
+            prompt_tokens=len(ids) * chunk - short,
+            output_tokens=4,
+            hash_ids=ids,
+            hash_tokens=chunk,
+        )
+        for place, (ids, short) in enumerate(shapes * 2)
+    ]
+    config = PoolConfig(num_blocks=900, block_size=size)
+    _compare(config, requests)
