@@ -11,6 +11,7 @@ import pandas as pd
 from kvbench.compare.pairs import compare_runs
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import point_name
+from kvbench.report.rows import rows_of
 from kvbench.results.metadata import environment_changes
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import PairVerdict, Verdict
@@ -94,7 +95,7 @@ def _placed(run: RunFrames, place: int) -> pd.DataFrame:
     axes = [name for name in values.columns if name.startswith(PARAM_PREFIX)]
     points = [
         point_name({name[len(PARAM_PREFIX) :]: value for name, value in row.items()})
-        for row in values[axes].to_dict("records")
+        for row in rows_of(values[axes])
     ]
     columns = ["benchmark", "engine", "metric", "evidence", "unit", "value", "low", "high"]
     run_id = run.results.metadata.run_id

@@ -10,6 +10,7 @@ import pandas as pd
 from kvbench.report.evidence import tag
 from kvbench.report.frames import axis_role
 from kvbench.report.quantities import plain_number
+from kvbench.report.rows import rows_of
 from kvbench.results.schema import PARAM_PREFIX
 
 _AXIS_NAMES = {
@@ -49,9 +50,8 @@ def with_series(frame: pd.DataFrame, without: Collection[str]) -> pd.DataFrame:
     kinds = frame["evidence"].nunique() > 1
     engines = frame["engine"].nunique() > 1
     names = []
-    for row in frame[[*(PARAM_PREFIX + axis for axis in axes), "engine", "evidence"]].to_dict(
-        "records"
-    ):
+    columns = [*(PARAM_PREFIX + axis for axis in axes), "engine", "evidence"]
+    for row in rows_of(frame[columns]):
         parts = [_part(axis, row[PARAM_PREFIX + axis]) for axis in axes]
         parts += [str(row["engine"])] * engines
         names.append(", ".join(filter(None, parts)) + f" {tag(row['evidence'])}" * kinds)
@@ -61,9 +61,7 @@ def with_series(frame: pd.DataFrame, without: Collection[str]) -> pd.DataFrame:
 def differing_axes(frame: pd.DataFrame) -> list[str]:
     """Axes (without ``param_``) of which the rows of ``frame`` have several values."""
     columns = [name for name in frame.columns if name.startswith(PARAM_PREFIX)]
-    return [
-        name[len(PARAM_PREFIX) :] for name in columns if frame[name].nunique(dropna=False) > 1
-    ]
+    return [name[len(PARAM_PREFIX) :] for name in columns if frame[name].nunique(dropna=False) > 1]
 
 
 def missing(value: Any) -> bool:

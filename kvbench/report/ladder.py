@@ -14,6 +14,7 @@ import pandas as pd
 
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import missing, point_name
+from kvbench.report.rows import rows_of
 
 #: Ladders that a report shows.
 MAX_LADDERS = 12
@@ -100,7 +101,7 @@ def _of_scope(
     rows = values[values["metric"].isin(metrics) & values[anchor].notna()]
     same = (*_POINT, anchor)
     rows = rows.drop_duplicates([*same, "metric", "evidence", "engine"])
-    records = rows.sort_values("value", ascending=False).to_dict("records")
+    records = rows_of(rows.sort_values("value", ascending=False))
     seen: list[Mapping[str, Any]] = []
     for record in records:
         if len(seen) == 4 * MAX_LADDERS:

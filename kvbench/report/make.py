@@ -18,6 +18,7 @@ from kvbench.report.figures.style import to_png, to_svg
 from kvbench.report.frames import RunFrames, run_frames
 from kvbench.report.ladder import ladders
 from kvbench.report.page import Page, Picture, Section, render
+from kvbench.report.rows import rows_of
 from kvbench.report.sections import kinds_of, plugin_sections, sections
 from kvbench.report.side_by_side import history_charts, history_page
 from kvbench.report.tables import expectation_table
@@ -143,7 +144,7 @@ def _facts(run: RunFrames) -> list[str]:
     engines = run.cells.drop_duplicates(["engine", "engine_version"])
     names = [
         f"{row.engine} {row.engine_version}" if isinstance(row.engine_version, str) else row.engine
-        for row in engines.itertuples()
+        for row in rows_of(engines)
     ]
     facts = [f"run {metadata.run_id}", metadata.started_at, f"engines: {', '.join(names)}"]
     return [fact for fact in [*facts, ", ".join(metadata.suite_tags)] if fact]

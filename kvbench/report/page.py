@@ -132,8 +132,8 @@ def render(page: Page) -> str:
         page=_with_json(page),
         looks=LOOKS,
         policy=_policy(style, script),
-        style=Markup(style),  # noqa: S704 - packaged with the program
-        script=Markup(script),  # noqa: S704
+        style=Markup(style),
+        script=Markup(script),
     )
     return text if text.endswith("\n") else text + "\n"
 
@@ -143,7 +143,7 @@ def script_json(value: Any) -> Markup:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - what could close the element is escaped
+    return Markup(text)
 
 
 def _with_json(page: Page) -> dict[str, Any]:

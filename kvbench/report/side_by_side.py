@@ -15,6 +15,7 @@ from kvbench.report.history import Change, change, change_points, changes, trend
 from kvbench.report.labels import in_plain_words, point_name
 from kvbench.report.page import Page, Picture, Section
 from kvbench.report.quantities import in_words, times
+from kvbench.report.rows import groups_of, rows_of
 from kvbench.report.sections import kinds_of
 from kvbench.report.tables import (
     Field,
@@ -63,7 +64,7 @@ def history_page(runs: Sequence[RunFrames], pictures: Sequence[tuple[str, Pictur
 def _trend_charts(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[Chart]:
     if rows.empty:
         return
-    groups = rows.groupby(["benchmark", "metric", "evidence"], sort=False)
+    groups = list(groups_of(rows, "benchmark", "metric", "evidence"))
     ranked = sorted(groups, key=lambda item: (-(item[1]["mark"] != "").sum(), -_shift(item[1])))
     for (benchmark, metric, evidence), frame in ranked[:MAX_TRENDS]:
         if _shift(frame) == 1.0:
@@ -72,7 +73,7 @@ def _trend_charts(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[Chart]:
         keep = lines.drop_duplicates(["engine", "point"]).head(MAX_LINES)[["engine", "point"]]
         drawn = frame.merge(keep, on=["engine", "point"], sort=False)
         marks = drawn[drawn["mark"] != ""]
-        facts = [f"{row.point}: {row.mark} in {names[row.place]}" for row in marks.itertuples()]
+        facts = [f"{row.point}: {row.mark} in {names[row.place]}" for row in rows_of(marks)]
         yield Chart(
             slug=f"trend-{benchmark}-{metric}-{evidence}",
             section="trends",
@@ -111,8 +112,11 @@ def _sections(
             title="Not comparable",
             tables=[_gap_table(gaps)] if gaps else (),
         ),
-        Section(name="environment", title="What is different around the runs",
-                tables=_environment_tables(steps)),  # fmt: skip
+        Section(
+            name="environment",
+            title="What is different around the runs",
+            tables=_environment_tables(steps),
+        ),
         Section(name="runs", title="Runs", tables=[_run_table(runs)]),
     ]
 
@@ -180,7 +184,7 @@ def _run_table(runs: Sequence[RunFrames]) -> Table:
     for place, run in enumerate(runs):
         metadata = run.results.metadata
         engines = run.cells.drop_duplicates(["engine", "engine_version"])
-        names = [f"{row.engine} {row.engine_version or ''}".strip() for row in engines.itertuples()]
+        names = [f"{row.engine} {row.engine_version or ''}".strip() for row in rows_of(engines)]
         passed = int((run.cells["status"] == "passed").sum())
         rows.append(
             (
@@ -211,5 +215,3 @@ def _banners(runs: Sequence[RunFrames]) -> list[str]:
 def _run_name(run: RunFrames, place: int) -> str:
     date = run.results.metadata.started_at[:10]
     return f"{place + 1}\n{date}" if date else str(place + 1)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,11 @@ from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, missing, point_name, value_text
 from kvbench.report.ladder import Ladder
 from kvbench.report.quantities import binary, in_words, interval, percent, times
+from kvbench.report.rows import groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import ExpectStatus, ExpectVerdict, PairVerdict
+
+_PAIR_COLUMNS = ("benchmark", "where", "metric", "base", "new", "new ÷ base", "verdict", "why")
 
 #: Rows of all result tables of a page together; the exports hold every row.
 MAX_ROWS = 1200
@@ -69,7 +73,7 @@ def number(value: float | None, unit: str) -> Field:
 def result_tables(run: RunFrames, limit: int = MAX_ROWS) -> list[Table]:
     """Return a table for each benchmark: a row for each passed cell, a column for each metric."""
     found, left = [], limit
-    groups = list(run.values.groupby("benchmark", sort=False))
+    groups = list(groups_of(run.values, "benchmark"))
     for place, (benchmark, frame) in enumerate(groups):
         table = _result_table(str(benchmark), frame, max(20, left // (len(groups) - place)))
         left -= len(table.rows)
@@ -84,18 +88,15 @@ def _result_table(benchmark: str, frame: pd.DataFrame, limit: int) -> Table:
     kept = frame[frame["cell_id"].isin(shown["cell_id"])]
     keys = list(dict.fromkeys(zip(frame["metric"], frame["evidence"], strict=True)))
     keys.sort(key=lambda key: ORDER.index(key[1]))
-    values = {
-        (row.cell_id, row.metric, row.evidence): row
-        for row in kept[["cell_id", "metric", "evidence", "unit", "value", "low", "high"]]
-        .itertuples(index=False)
-    }  # fmt: skip
+    shown_columns = ["cell_id", "metric", "evidence", "unit", "value", "low", "high"]
+    values = {(row.cell_id, row.metric, row.evidence): row for row in rows_of(kept[shown_columns])}
     rows = tuple(
         (
             *(_axis_field(row[PARAM_PREFIX + axis]) for axis in axes),
             text(row["engine"]),
             *(_value(values.get((row["cell_id"], *key))) for key in keys),
         )
-        for row in shown.to_dict("records")
+        for row in rows_of(shown)
     )
     heads = [f"{metric} {tag(evidence)}" for metric, evidence in keys]
     return Table(
@@ -128,7 +129,7 @@ def hole_table(cells: pd.DataFrame, limit: int = 200) -> Table:
     holes = cells[cells["status"] != "passed"]
     axes = [name for name in cells.columns if name.startswith(PARAM_PREFIX)]
     rows = []
-    for row in holes.head(limit).to_dict("records"):
+    for row in rows_of(holes.head(limit)):
         point = point_name({axis[len(PARAM_PREFIX) :]: row[axis] for axis in axes})
         status = Field(text=row["status"], mark=row["status"])
         said = [text(None if missing(row[name]) else row[name]) for name in ("reason", "error")]
@@ -145,17 +146,17 @@ def hole_table(cells: pd.DataFrame, limit: int = 200) -> Table:
 def coverage_table(cells: pd.DataFrame) -> Table:
     """Return how many cells of each benchmark and engine ended how."""
     statuses = list(dict.fromkeys(["passed", *sorted(cells["status"].unique())]))
-    counts = cells.groupby(["benchmark", "engine", "status"], sort=False).size()
+    counts = Counter(zip(cells["benchmark"], cells["engine"], cells["status"], strict=True))
     rows = [
         (
             text(benchmark),
             text(engine),
             *(
                 Field(text=f"{count:,}", key=count)
-                for count in (int(counts.get((benchmark, engine, name), 0)) for name in statuses)
+                for count in (counts[benchmark, engine, name] for name in statuses)
             ),
         )
-        for benchmark, engine in dict.fromkeys(counts.index.droplevel("status"))
+        for benchmark, engine in dict.fromkeys((key[0], key[1]) for key in counts)
     ]
     return Table(
         name="coverage",
@@ -207,9 +208,7 @@ def comparison_table(pairs: Sequence[PairVerdict], limit: int = 300) -> Table:
     return Table(
         name="comparisons",
         caption="Paired cells: ratio of medians with its interval, and the verdict",
-        columns=(
-            *head, "benchmark", "where", "metric", "base", "new", "new ÷ base", "verdict", "why",
-        ),  # fmt: skip
+        columns=(*head, *_PAIR_COLUMNS),
         rows=tuple(_pair_row(pair, named) for pair in ordered[:limit]),
         omitted=max(0, len(ordered) - limit),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from kvbench.report.frames import ROLES, RunFrames
 from kvbench.report.labels import differing_axes, missing, point_name, with_series
 from kvbench.report.ladder import Ladder
 from kvbench.report.quantities import binary, in_words, interval, percent, plain_number, times
+from kvbench.report.rows import Row, extremes, groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import ExpectVerdict, PairVerdict
 
@@ -55,7 +57,7 @@ def _capped(sentences: Iterator[Sentence]) -> list[Sentence]:
 def _capacity(run: RunFrames) -> Iterator[Sentence]:
     metric = next((name for name in _CONCURRENCY if (run.values["metric"] == name).any()), "")
     rows = run.values[run.values["metric"] == metric]
-    for (benchmark, evidence), frame in rows.groupby(["benchmark", "evidence"], sort=False):
+    for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
         context = _telling(frame, "context")
         at = frame[frame["context"] == context] if context is not None else frame
         if at["value"].nunique() < 2 and len(at) > 1:
@@ -72,18 +74,18 @@ def _fits(frame: pd.DataFrame, context: float | None) -> str:
     ordered = named.sort_values("value", ascending=False).drop_duplicates("series")
     length = f"of {plain_number(context)} tokens " if context is not None else ""
     if len(ordered) == 1:
-        row = ordered.iloc[0]
+        row = rows_of(ordered)[0]
         whose = "" if missing(row["model"]) else f" for {row['model']}"
         return f"{_count(row)} concurrent requests {length}fit{whose}."
     shown = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
-    facts = [f"{row.series}: {_count(row)}" for row in shown.itertuples()]
+    facts = [f"{row.series}: {_count(row)}" for row in rows_of(shown)]
     left = len(ordered) - len(shown)
     rest = f" ({left} more between them)" if left else ""
     return f"Concurrent requests {length}that fit: {'; '.join(facts)}{rest}."
 
 
-def _count(row: object) -> str:
-    low, high, value = row.low, row.high, row.value  # type: ignore[attr-defined]
+def _count(row: Row) -> str:
+    low, high, value = row.low, row.high, row.value
     if low < high:
         return f"{int(value):,} (between {int(low):,} and {int(high):,})"
     return f"{int(value):,}"
@@ -105,8 +107,9 @@ def _comparisons(pairs: Sequence[PairVerdict]) -> Iterator[Sentence]:
             key = (pair.comparison, str(pair.base), str(pair.new), *kinds, pair.metric)
             table.setdefault(key, []).append(pair)
     told: dict[tuple[str, ...], list[str]] = {}
-    for (*key, metric), found in table.items():
-        told.setdefault((*key, _ratios(found), _tally(found)), []).append(metric)
+    for point, found in table.items():
+        said = (*point[:-1], _ratios(found), _tally(found))
+        told.setdefault(said, []).append(point[-1])
     for (name, base, new, base_kind, kind, ratios, tally), metrics in told.items():
         mixed = base_kind != kind
         new_name, base_name = (f"{new} ({kind})", f"{base} ({base_kind})") if mixed else (new, base)
@@ -148,10 +151,8 @@ def _fragmentation(run: RunFrames) -> Iterator[Sentence]:
     rows = run.values[run.values["metric"].isin(_FRAGMENTATION)]
     wasted = rows.groupby(["benchmark", "metric", "evidence"])["value"].transform("max") > 0
     rows = rows[wasted]
-    for (benchmark, metric, evidence), frame in rows.groupby(
-        ["benchmark", "metric", "evidence"], sort=False
-    ):
-        low, high = frame.loc[frame["value"].idxmin()], frame.loc[frame["value"].idxmax()]
+    for (benchmark, metric, evidence), frame in groups_of(rows, "benchmark", "metric", "evidence"):
+        low, high = extremes(frame)
         if frame["value"].nunique() < 2:
             text = f"Fragmentation is {percent(high['value'])} in every case."
         else:
@@ -170,8 +171,8 @@ def _sharing(run: RunFrames) -> Iterator[Sentence]:
         ("prefix_hit_ratio", "finds"),
     ):
         rows = run.values[(run.values["metric"] == metric) & (run.values["value"] > 0)]
-        for (benchmark, evidence), frame in rows.groupby(["benchmark", "evidence"], sort=False):
-            best = frame.loc[frame["value"].idxmax()]
+        for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
+            best = extremes(frame)[1]
             span = interval(frame["value"].min(), frame["value"].max(), best["unit"])
             what = " of the prompt tokens in the cache" if verb == "finds" else ""
             where = f", most with {_point(best, frame)}" if len(frame) > 1 else ""
@@ -204,12 +205,11 @@ def _extremes(run: RunFrames) -> Iterator[Sentence]:
     if run.values.empty or run.values["metric"].isin(covered).any():
         return
     registry = run.results.metadata.metrics
-    for (benchmark, metric, evidence), frame in run.values.groupby(
-        ["benchmark", "metric", "evidence"], sort=False
-    ):
+    by = ("benchmark", "metric", "evidence")
+    for (benchmark, metric, evidence), frame in groups_of(run.values, *by):
         if registry[metric, evidence].direction == "none":
             continue
-        low, high = frame.loc[frame["value"].idxmin()], frame.loc[frame["value"].idxmax()]
+        low, high = extremes(frame)
         yield Sentence(
             text=f"{metric}: from {in_words(low['value'], low['unit'])} ({_point(low, frame)}) "
             f"to {in_words(high['value'], high['unit'])} ({_point(high, frame)}).",
@@ -238,8 +238,8 @@ def coverage_sentence(cells: pd.DataFrame) -> str:
     holes = cells[cells["status"] != "passed"]
     if holes.empty:
         return f"{text}."
-    counts = holes.groupby(["status", "reason"], sort=True, dropna=False).size()
-    parts = [f"{count:,} {status} ({reason})" for (status, reason), count in counts.items()]
+    counts = Counter(zip(holes["status"], holes["reason"], strict=True))
+    parts = [f"{counts[key]:,} {key[0]} ({key[1]})" for key in sorted(counts)]
     return f"{text}; {', '.join(parts)}."
 
 
@@ -249,6 +249,6 @@ def _telling(frame: pd.DataFrame, role: str) -> float | None:
     return values[len(values) // 2] if values else None
 
 
-def _point(row: pd.Series, frame: pd.DataFrame) -> str:
+def _point(row: Row, frame: pd.DataFrame) -> str:
     axes = differing_axes(frame)
     return point_name({axis: row[PARAM_PREFIX + axis] for axis in axes}) or str(row["engine"])

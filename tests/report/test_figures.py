@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -80,7 +81,7 @@ def test_every_line_ends_in_its_name_and_no_two_names_touch(charts):
     axis.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in axis.texts]
     assert {text.get_text() for text in axis.texts} == {"mha", "gqa8", "mqa"}
-    for first, second in zip(boxes, boxes[1:], strict=False):
+    for first, second in pairwise(boxes):
         assert not first.overlaps(second)
 
 

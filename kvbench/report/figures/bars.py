@@ -17,6 +17,7 @@ from kvbench.report.figures.style import (
 )
 from kvbench.report.labels import in_plain_words, with_series
 from kvbench.report.quantities import in_words
+from kvbench.report.rows import rows_of
 
 MAX_BARS = 18
 
@@ -31,7 +32,7 @@ def metric_bars(frame: pd.DataFrame) -> Figure:
     rows = (frame if "series" in frame else with_series(frame, ())).head(MAX_BARS)
     figure = new_figure((8.0, max(2.2, 1.1 + 0.3 * len(rows))))
     (axis,) = panels(figure)
-    for place, row in enumerate(rows.itertuples()):
+    for place, row in enumerate(rows_of(rows)):
         look = LOOKS[row.evidence]
         colour = COLOURS[ORDER.index(row.evidence)]
         axis.barh(

@@ -19,6 +19,7 @@ from kvbench.report.labels import (
     with_series,
 )
 from kvbench.report.quantities import in_words, interval
+from kvbench.report.rows import groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
 
 #: Most metric charts of one report, so that the file stays small.
@@ -81,7 +82,7 @@ def numeric_axes(frame: pd.DataFrame) -> list[str]:
 
 
 def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    groups = dict(list(run.values.groupby(["benchmark", "metric"], sort=False)))
+    groups = dict(groups_of(run.values, "benchmark", "metric"))
     names = list(_FIRST)
 
     def place(key: tuple[str, str]) -> int:
@@ -153,7 +154,7 @@ def _bars(benchmark: str, metric: str, frame: pd.DataFrame, axis: None, meaning:
     title = f"{_title(metric)} of each cell"
     frame = _without_idle_axes(frame)
     rows = frame.head(MAX_BARS)
-    facts = [f"{row.series}: {in_words(row.value, row.unit)}" for row in rows.itertuples()]
+    facts = [f"{row.series}: {in_words(row.value, row.unit)}" for row in rows_of(rows)]
     return Chart(
         slug=f"{benchmark}-{metric}",
         section=_FIRST.get(metric, "more"),
@@ -194,13 +195,11 @@ def _ends(frame: pd.DataFrame, axis: str) -> str:
     named = with_series(frame, {axis})
     column, unit = PARAM_PREFIX + axis, frame["unit"].iloc[0]
     facts = []
-    for name, line in list(named.groupby("series", sort=False))[:MAX_LINES]:
+    for name, line in list(groups_of(named, "series"))[:MAX_LINES]:
         line = line.sort_values(column)
-        ends = (line["value"].iloc[0], line["value"].iloc[-1])
-        span = (value_text(line[column].iloc[0]), value_text(line[column].iloc[-1]))
-        facts.append(
-            f"{name}: {in_words(ends[0], unit)} at {span[0]}, {in_words(ends[1], unit)} at {span[1]}"
-        )
+        rows = rows_of(line.iloc[[0, -1]])
+        ends = [f"{in_words(row.value, unit)} at {value_text(row[column])}" for row in rows]
+        facts.append(f"{name}: {', '.join(ends)}")
     whole = interval(frame["value"].min(), frame["value"].max(), unit)
     return f"{'; '.join(facts)}. All values: {whole}."
 

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 from kvbench.report.evidence import LOOKS
 from kvbench.report.figures.style import INK, QUIET, new_figure, panels
 from kvbench.report.quantities import times
+from kvbench.report.rows import Row, rows_of
 
 MAX_ROWS = 24
 
@@ -25,7 +26,7 @@ def ratio_forest(frame: pd.DataFrame) -> Figure:
     figure = new_figure((8.0, max(2.2, 1.2 + 0.3 * len(rows))))
     (axis,) = panels(figure)
     axis.axvline(1.0, color=QUIET, linewidth=1.0)
-    for place, row in enumerate(rows.itertuples()):
+    for place, row in enumerate(rows_of(rows)):
         _row(axis, place, row)
     axis.set_yticks(range(len(rows)), rows["label"])
     axis.set_ylim(len(rows) - 0.4, -0.6)
@@ -34,9 +35,9 @@ def ratio_forest(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _row(axis: Axes, place: int, row: object) -> None:
-    ratio, look = row.ratio, LOOKS[row.evidence]  # type: ignore[attr-defined]
-    low, high = row.ratio_low, row.ratio_high  # type: ignore[attr-defined]
+def _row(axis: Axes, place: int, row: Row) -> None:
+    ratio, look = row.ratio, LOOKS[row.evidence]
+    low, high = row.ratio_low, row.ratio_high
     if low == low and high == high:
         axis.plot([low, high], [place, place], color=INK, linewidth=1.4)
     axis.plot(
@@ -47,7 +48,7 @@ def _row(axis: Axes, place: int, row: object) -> None:
         markerfacecolor=INK if look.filled else "white",
     )
     axis.annotate(
-        f"{times(ratio)} {row.verdict}",  # type: ignore[attr-defined]
+        f"{times(ratio)} {row.verdict}",
         (1.0, place),
         xycoords=("axes fraction", "data"),
         xytext=(6, 0),

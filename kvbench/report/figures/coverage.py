@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from kvbench.report.figures.style import INK, new_figure, panels
+from kvbench.report.rows import groups_of
 
 #: Status -> letter in its square and shade; letters carry the meaning, shades help the eye.
 LETTERS: dict[str, tuple[str, str]] = {
@@ -53,7 +54,7 @@ def coverage_grid(frame: pd.DataFrame) -> Figure:
 
 def _rows(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
     found = []
-    for benchmark, part in frame.groupby("benchmark", sort=False):
+    for benchmark, part in groups_of(frame, "benchmark"):
         statuses = list(part["status"])
         for start in range(0, len(statuses), _PER_ROW):
             name = str(benchmark) if start == 0 else ""

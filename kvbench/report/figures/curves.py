@@ -22,9 +22,12 @@ from kvbench.report.figures.style import (
     value_ticks,
 )
 from kvbench.report.labels import in_plain_words
+from kvbench.report.rows import groups_of
 
 
-def curve_lines(points: pd.DataFrame, *, x_name: str, x_unit: str, limits: Sequence[float]) -> Figure:
+def curve_lines(
+    points: pd.DataFrame, *, x_name: str, x_unit: str, limits: Sequence[float]
+) -> Figure:
     """Draw the curves of one cell.
 
     Args:
@@ -38,13 +41,15 @@ def curve_lines(points: pd.DataFrame, *, x_name: str, x_unit: str, limits: Seque
     _scale_amounts(axis, points["x"], x_unit)
     scale_y(axis, [*points["value"], *limits], points["unit"].iloc[0])
     ends = []
-    for index, (metric, line) in enumerate(points.groupby("metric", sort=False)):
+    for index, (metric, line) in enumerate(groups_of(points, "metric")):
         line, colour = line.sort_values("x"), COLOURS[index % len(COLOURS)]
         look = LOOKS[line["evidence"].iloc[0]]
         face = colour if look.filled else "white"
         axis.plot(line["x"], line["value"], color=colour, linestyle=("-", "--", ":")[index % 3],
                   marker=look.marker, markersize=4, markerfacecolor=face)  # fmt: skip
-        ends.append((line["x"].iloc[-1], line["value"].iloc[-1], in_plain_words(str(metric)), colour))
+        ends.append(
+            (line["x"].iloc[-1], line["value"].iloc[-1], in_plain_words(str(metric)), colour)
+        )
     for limit in limits:
         axis.axhline(limit, color=QUIET, linestyle=(0, (6, 3)), linewidth=1.2)
         axis.annotate("without any limit", (0.01, limit), xycoords=("axes fraction", "data"),

@@ -19,6 +19,7 @@ from kvbench.report.figures.style import (
     scale_y,
 )
 from kvbench.report.labels import axis_name, in_plain_words, value_text, with_series
+from kvbench.report.rows import groups_of
 from kvbench.results.schema import PARAM_PREFIX
 
 #: Lines that one panel can carry with direct labels.
@@ -60,7 +61,7 @@ def metric_lines(
 def _parts(frame: pd.DataFrame, panel: str | None) -> list[tuple[str, pd.DataFrame]]:
     if panel is None:
         return [("", frame)]
-    groups = frame.groupby(PARAM_PREFIX + panel, sort=False)
+    groups = groups_of(frame, PARAM_PREFIX + panel)
     found = [(f"{panel.replace('_', ' ')} {value_text(value)}", part) for value, part in groups]
     return found[:MAX_PANELS]
 
@@ -74,7 +75,7 @@ def _draw(target: Axes, frame: pd.DataFrame, axis: str, ceiling: Ceiling | None)
     if ceiling:
         _reference(target, ceiling)
     ends = []
-    lines = list(frame.groupby("series", sort=False))[:MAX_LINES]
+    lines = list(groups_of(frame, "series"))[:MAX_LINES]
     for index, (name, line) in enumerate(lines):
         colour = COLOURS[index % len(COLOURS)]
         _line(target, line.sort_values(column), column, colour)

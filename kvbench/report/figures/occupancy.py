@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,6 +11,7 @@ from matplotlib.figure import Figure
 
 from kvbench.report.evidence import tag
 from kvbench.report.figures.style import INK, QUIET, byte_locator, new_figure, panels, value_ticks
+from kvbench.report.rows import groups_of
 
 #: Metrics that add up to blocks that hold something, from the bottom, with shade and hatch.
 LAYERS: dict[str, tuple[str, str, str]] = {
@@ -33,10 +36,10 @@ def blocks_over_time(
         pool_blocks: Size of the pool, drawn as a line when it is known.
         evidence: Kind of evidence, named below the figure.
     """
-    lines = {str(name): part for name, part in series.groupby("metric", sort=False)}
+    lines = {str(name): part for name, part in groups_of(series, "metric")}
     beside = [name for name in BESIDE if name in lines]
     figure = new_figure()
-    options = {"height_ratios": [3, 1][: 1 + bool(beside)], "sharex": True}
+    options: dict[str, Any] = {"height_ratios": [3, 1][: 1 + bool(beside)], "sharex": True}
     axes = panels(figure, 1 + bool(beside), **options)
     _stack(axes[0], lines, pool_blocks)
     if beside:

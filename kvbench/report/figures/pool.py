@@ -13,6 +13,7 @@ from kvbench.report.figures.shares import MAX_BARS, PARTS, slot_shares
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, in_plain_words, point_name, with_series
 from kvbench.report.quantities import in_words, percent
+from kvbench.report.rows import Row, groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
 
 #: Cells whose curves are drawn.
@@ -22,13 +23,13 @@ MAX_CURVES = 4
 def share_charts(run: RunFrames) -> Iterator[Chart]:
     """Yield a chart for each benchmark that says what its allocated slots were there for."""
     rows = run.values[run.values["metric"].isin(PARTS)]
-    for (benchmark, evidence), frame in rows.groupby(["benchmark", "evidence"], sort=False):
+    for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
         wide = frame.pivot_table(index="cell_id", columns="metric", values="value", sort=False)
         if "live_ratio" not in wide:
             continue
         cells = with_series(frame.drop_duplicates("cell_id"), ()).set_index("cell_id")
         wide = wide.assign(series=cells["series"].reindex(wide.index)).reset_index(drop=True)
-        facts = [f"{row['series']}: {_parts(row)}" for row in wide.head(6).to_dict("records")]
+        facts = [f"{row['series']}: {_parts(row)}" for row in rows_of(wide.head(6))]
         left = len(wide) - MAX_BARS
         yield Chart(
             slug=f"{benchmark}-slots",
@@ -46,7 +47,7 @@ def curve_charts(run: RunFrames) -> Iterator[Chart]:
     """Yield a chart for each cell that states a ratio over some amount."""
     cells = run.cells[run.cells["cell_id"].isin(run.curves["cell_id"])]
     axes = differing_axes(cells) if len(cells) else []
-    for row in cells.head(MAX_CURVES).to_dict("records"):
+    for row in rows_of(cells.head(MAX_CURVES)):
         curves = run.curves[run.curves["cell_id"] == row["cell_id"]]
         amounts = curves[curves["unit"] != "ratio"]
         ratios = curves[curves["unit"] == "ratio"]
@@ -61,11 +62,12 @@ def _amounts(amounts: pd.DataFrame) -> pd.DataFrame:
     """The amounts of one metric, bytes before others."""
     units = sorted(amounts["unit"].unique(), key=lambda unit: (unit != "bytes", unit))
     first = amounts[amounts["unit"] == units[0]]
-    return first[first["metric"] == first["metric"].iloc[0]].rename(columns={"value": "x"})
+    one: pd.DataFrame = first[first["metric"] == first["metric"].iloc[0]]
+    return one.assign(x=one["value"]).drop(columns="value")
 
 
 def _curve_chart(
-    run: RunFrames, row: dict[str, object], x: pd.DataFrame, points: pd.DataFrame, point: str
+    run: RunFrames, row: Row, x: pd.DataFrame, points: pd.DataFrame, point: str
 ) -> Chart:
     name, unit = str(x["metric"].iloc[0]), str(x["unit"].iloc[0])
     ratios = [in_plain_words(metric) for metric in points["metric"].unique()]
@@ -74,7 +76,7 @@ def _curve_chart(
         (run.values["cell_id"] == row["cell_id"]) & (run.values["metric"] == "infinite_hit_ratio")
     ]["value"]
     facts = []
-    for metric, line in points.sort_values("x").groupby("metric", sort=False):
+    for metric, line in groups_of(points.sort_values("x"), "metric"):
         first, last = line.iloc[0], line.iloc[-1]
         facts.append(
             f"{metric}: {percent(first['value'])} at {in_words(first['x'], unit)}, "
@@ -92,8 +94,6 @@ def _curve_chart(
     )
 
 
-def _parts(row: dict[str, object]) -> str:
-    words = [
-        f"{percent(float(str(row[name])))} {PARTS[name][0]}" for name in PARTS if row.get(name)
-    ]
+def _parts(row: Row) -> str:
+    words = [f"{percent(row[name])} {PARTS[name][0]}" for name in PARTS if row.get(name)]
     return ", ".join(words)

@@ -16,8 +16,9 @@ from kvbench.report.figures.occupancy import LAYERS, blocks_over_time
 from kvbench.report.figures.pool import curve_charts, share_charts
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, point_name
-from kvbench.report.ladder import Ladder, ladders
+from kvbench.report.ladder import Ladder, Step, ladders
 from kvbench.report.quantities import binary, plain_number
+from kvbench.report.rows import rows_of
 from kvbench.report.tables import pair_evidence, ratio_text, severity
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import PairVerdict
@@ -45,7 +46,7 @@ def _occupancy(run: RunFrames) -> Iterator[Chart]:
         run.cells, on="cell_id", how="left", sort=False
     )
     axes = differing_axes(cells)
-    for row in cells.head(MAX_OCCUPANCY).to_dict("records"):
+    for row in rows_of(cells.head(MAX_OCCUPANCY)):
         point = point_name({axis: row[PARAM_PREFIX + axis] for axis in axes}) or row["engine"]
         part = run.series[
             (run.series["cell_id"] == row["cell_id"])
@@ -77,11 +78,7 @@ def _ladder(found: list[Ladder]) -> Iterator[Chart]:
     for place, ladder in enumerate(found[:2]):
         if len(ladder.steps) < 2:
             continue
-        facts = [
-            f"{step.metric} {binary(step.value_bytes)} ({step.evidence}"
-            + (f", {signed_bytes(step.difference_bytes)}: {step.cause})" if step.cause else ")")
-            for step in ladder.steps
-        ]
+        facts = [_step_words(step) for step in ladder.steps]
         yield Chart(
             slug=f"ladder-{place}",
             section="ladder",
@@ -91,6 +88,13 @@ def _ladder(found: list[Ladder]) -> Iterator[Chart]:
             evidence=list(dict.fromkeys(step.evidence for step in ladder.steps)),
             figure=ladder_bars(ladder),
         )
+
+
+def _step_words(step: Step) -> str:
+    text = f"{step.metric} {binary(step.value_bytes)} ({step.evidence}"
+    if step.difference_bytes is not None:
+        text += f", {signed_bytes(step.difference_bytes)}: {step.cause}"
+    return f"{text})"
 
 
 def _comparisons(run: RunFrames) -> Iterator[Chart]:
@@ -162,5 +166,3 @@ def _coverage(run: RunFrames) -> Iterator[Chart]:
         evidence=[],
         figure=coverage_grid(run.cells),
     )
-
-

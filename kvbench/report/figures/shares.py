@@ -9,6 +9,7 @@ from matplotlib.ticker import FuncFormatter
 from kvbench.report.evidence import tag
 from kvbench.report.figures.style import QUIET, new_figure, panels
 from kvbench.report.quantities import percent
+from kvbench.report.rows import rows_of
 
 #: Metrics that add up to all allocated slots, each with its words, shade and hatch.
 PARTS: dict[str, tuple[str, str, str]] = {
@@ -36,7 +37,7 @@ def slot_shares(frame: pd.DataFrame, evidence: str) -> Figure:
         axis.barh(range(len(rows)), rows[name], left=left, height=0.62, facecolor=shade,
                   edgecolor=QUIET, linewidth=0.5, hatch=hatch, label=words)  # fmt: skip
         left = left + rows[name].fillna(0.0)
-    for place, row in enumerate(rows.to_dict("records")):
+    for place, row in enumerate(rows_of(rows)):
         axis.annotate(f"{percent(row['live_ratio'])} live", (1.0, place), xytext=(6, 0),
                       textcoords="offset points", va="center", fontsize=8.5)  # fmt: skip
     axis.set_yticks(range(len(rows)), rows["series"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -29,7 +30,7 @@ _COUNTED = {"tokens", "blocks", "requests", "count"}
 #: Colours kept in a PNG: enough for lines and text, a fraction of the bytes.
 _PALETTE = 96
 
-_RC = {
+_RC: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.edgecolor": QUIET,
@@ -172,7 +173,7 @@ def label_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
 def _spread(heights: Sequence[float], gap: float, floor: float) -> list[float]:
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     placed = list(heights)
-    for below, above in zip(order, order[1:], strict=False):
+    for below, above in pairwise(order):
         placed[above] = max(placed[above], placed[below] + gap)
     overshoot = sum(placed[index] - heights[index] for index in order) / max(1, len(order))
     lowest = min([value - overshoot for value in placed], default=0.0)
@@ -206,4 +207,3 @@ def byte_locator(unit: str, largest: float) -> FixedLocator | MaxNLocator:
 
 def _tick(value: float, _: Any) -> str:
     return plain_number(value)
-

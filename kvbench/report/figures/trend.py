@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from kvbench.report.evidence import LOOKS
 from kvbench.report.figures.style import COLOURS, INK, label_ends, new_figure, panels, scale_y
 from kvbench.report.labels import in_plain_words
+from kvbench.report.rows import groups_of, rows_of
 
 #: Lines of one trend figure.
 MAX_LINES = 6
@@ -26,7 +27,7 @@ def trend_lines(frame: pd.DataFrame, run_names: Sequence[str]) -> Figure:
     (axis,) = panels(figure)
     scale_y(axis, frame["value"], frame["unit"].iloc[0], in_plain_words(frame["metric"].iloc[0]))
     ends = []
-    lines = list(frame.groupby(["engine", "point"], sort=False, dropna=False))[:MAX_LINES]
+    lines = list(groups_of(frame, "engine", "point"))[:MAX_LINES]
     for index, ((engine, point), line) in enumerate(lines):
         colour, look = COLOURS[index % len(COLOURS)], LOOKS[line["evidence"].iloc[0]]
         face = colour if look.filled else "white"
@@ -35,7 +36,7 @@ def trend_lines(frame: pd.DataFrame, run_names: Sequence[str]) -> Figure:
         axis.fill_between(line["place"], line["low"], line["high"], color=colour, alpha=0.15)
         last = line.iloc[-1]
         ends.append((last["place"], last["value"], str(point or engine), colour))
-    for row in frame[frame["mark"] != ""].itertuples():
+    for row in rows_of(frame[frame["mark"] != ""]):
         axis.plot([row.place], [row.value], marker="o", markersize=13, color=INK, fillstyle="none",
                   linestyle="none")  # fmt: skip
         axis.annotate(row.mark, (row.place, row.value), xytext=(0, 11), ha="center", fontsize=8,

@@ -38,7 +38,10 @@ MODELS = (
     ModelSpec(name="full", layers=(FULL,) * 32, weight_bytes=16_060_522_497),
     ModelSpec(name="odd", layers=(FullLayer(kv_heads=5, head_dim_k=67, head_dim_v=33),) * 3),
     ModelSpec(name="windows", layers=(FULL,) * 4 + (SlidingLayer(**HEADS, window=1000),) * 20),
-    ModelSpec(name="chunks", layers=(FULL, ChunkedLayer(**HEADS, chunk=8192), SharedLayer(source=0))),
+    ModelSpec(
+        name="chunks",
+        layers=(FULL, ChunkedLayer(**HEADS, chunk=8192), SharedLayer(source=0)),
+    ),
     ModelSpec(
         name="latent",
         layers=(MlaLayer(latent_dim=512, rope_dim=64), IndexerLayer(bytes_per_token=132)) * 61,

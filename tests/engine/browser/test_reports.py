@@ -139,7 +139,9 @@ def test_the_print_style_shows_whole_tables_and_no_controls(visit, report):
 
 
 def test_hostile_names_do_nothing(visit, tmp_path):
-    name = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title=1\">"
+    name = (
+        "</script><script>document.title='owned'</script><img src=x onerror=\"document.title=1\">"
+    )
     one = record(
         0, name, "analytic", {"model": name, "context_tokens": 8},
         values={("logical_bytes", "analytic"): 8},
