@@ -35,6 +35,8 @@ from kvbench.layout import Layout
 if TYPE_CHECKING:
     import click
 
+    from kvbench.explain.finding import Explanation
+    from kvbench.model.spec import ModelSpec
     from kvbench.results import Results
 
 hookspec = pluggy.HookspecMarker("kvbench")
@@ -75,6 +77,16 @@ def kvbench_commands(cli: click.Group) -> None:
 
     Called once, when the command line needs to know its commands. A command whose name is
     taken by the core or by another plugin is refused and reported in ``kvbench engines``.
+    """
+
+
+@hookspec(firstresult=True)
+def kvbench_explain(text: str, model: ModelSpec | None) -> Explanation | None:
+    """Take apart a start-up log or a page of metrics of your engine.
+
+    Called by ``kvbench explain`` with the whole text; return ``None`` when it is not your
+    engine's. ``model`` is the model the user names or the log does, when its geometry is known:
+    every figure that follows from it should be derived or contradicted, in words.
     """
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import click
 
     from kvbench.engine import Observer, ReportSection
+    from kvbench.explain.finding import Explanation
+    from kvbench.model.spec import ModelSpec
     from kvbench.results import Results
 
 GROUP = "kvbench"
@@ -93,6 +95,11 @@ class Plugin:
     def report_sections(self, results: Results) -> Sequence[ReportSection]:
         """Sections for the report of ``results``."""
         return tuple(self._manager.hook.kvbench_report_sections(results=results) or ())
+
+    def explain(self, text: str, model: ModelSpec | None) -> Explanation | None:
+        """Take apart a log, ``None`` when it is not this engine's."""
+        found: Explanation | None = self._manager.hook.kvbench_explain(text=text, model=model)
+        return found
 
     def add_commands(self, cli: click.Group) -> None:
         """Let the plugin add its commands to ``cli``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvbench import __version__, hookimpl
 from kvbench.engine import (
@@ -18,6 +18,10 @@ from kvbench.engine import (
 )
 from kvbench.metrics import shared
 from kvbench_analytic.options import OPTIONS
+
+if TYPE_CHECKING:
+    from kvbench.explain.finding import Explanation
+    from kvbench.model.spec import ModelSpec
 
 _ANALYTIC = Evidence.ANALYTIC
 _SHARED = (
@@ -124,6 +128,14 @@ def kvbench_engine() -> EngineInfo:
 def kvbench_metrics() -> Sequence[Metric]:
     """Register what arithmetic can answer."""
     return (*(shared(name, _ANALYTIC, exact=True) for name in _SHARED), *_OWN)
+
+
+@hookimpl
+def kvbench_explain(text: str, model: ModelSpec | None) -> Explanation | None:
+    """Take apart start-up lines of engines that have no plugin here."""
+    from kvbench_analytic.other_logs import explain_other_log
+
+    return explain_other_log(text, model)
 
 
 @hookimpl

@@ -26,7 +26,9 @@ from kvbench_vllm.installed import installed, probe
 from kvbench_vllm.options import OPTIONS
 
 if TYPE_CHECKING:
+    from kvbench.explain.finding import Explanation
     from kvbench.layout import Layout
+    from kvbench.model.spec import ModelSpec
     from kvbench.results import Results
 
 _ENGINE = Evidence.ENGINE
@@ -37,6 +39,7 @@ _ENGINE_EXACT = (
     "pool_bytes",
     "capacity_tokens",
     "max_concurrency_requests",
+    "weight_bytes",
     "used_blocks",
     "cached_blocks",
     "running_requests",
@@ -57,8 +60,12 @@ _ENGINE_EXACT = (
 )
 
 _LOWER, _HIGHER, _NONE = Direction.LOWER, Direction.HIGHER, Direction.NONE
-#: Metrics of a served engine: name, unit, direction, meaning.
-_SERVED = (
+#: The engine's own metrics: name, unit, direction, meaning.
+_OWN = (
+    ("startup_s", "s", _LOWER, "Seconds the engine took to start, imports excluded."),
+    ("profiled_activation_bytes", "bytes", _LOWER, "Peak activation memory the engine profiled."),
+    ("profiled_graph_bytes", "bytes", _LOWER, "The engine's estimate of its CUDA graphs."),
+    ("profiled_cache_bytes", "bytes", _HIGHER, "Bytes profiling left for the cache."),
     ("ttft_s", "s", _LOWER, "Seconds from sending a request to its first token."),
     ("latency_s", "s", _LOWER, "Seconds from sending a request to its last token."),
     ("inter_token_s", "s", _LOWER, "Mean seconds between a request's consecutive tokens."),
@@ -94,7 +101,7 @@ def kvbench_metrics() -> Sequence[Metric]:
         *(shared(name, _ENGINE, exact=True) for name in _ENGINE_EXACT),
         *(
             Metric(name=name, unit=unit, direction=direction, evidence=_ENGINE, meaning=meaning)
-            for name, unit, direction, meaning in _SERVED
+            for name, unit, direction, meaning in _OWN
         ),
         shared("usage_ratio", _ENGINE),
         Metric(
@@ -116,6 +123,14 @@ def kvbench_layouts() -> Sequence[Layout]:
     from kvbench_vllm.layout import VllmLayout
 
     return (VllmLayout(),)
+
+
+@hookimpl
+def kvbench_explain(text: str, model: ModelSpec | None) -> Explanation | None:
+    """Derive or contradict the figures of a start-up log."""
+    from kvbench_vllm.start_log_explain import explain_start_log
+
+    return explain_start_log(text, model)
 
 
 @hookimpl
@@ -171,7 +186,7 @@ def kvbench_observe(url: str) -> Observer | None:
 
 @hookimpl
 def kvbench_report_sections(results: Results) -> Sequence[ReportSection]:
-    """Explain what a served engine's figures mean."""
-    from kvbench_vllm.report import sections
+    """Reconcile vLLM's figures with the others, and explain what served ones mean."""
+    from kvbench_vllm import reconcile, report
 
-    return sections(results)
+    return (*reconcile.sections(results), *report.sections(results))
