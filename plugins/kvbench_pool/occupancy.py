@@ -31,6 +31,7 @@ class Occupancy:
 
     block_size: int
     used: BoundedSeries = field(default_factory=BoundedSeries)
+    live: BoundedSeries = field(default_factory=BoundedSeries)
     cached: BoundedSeries = field(default_factory=BoundedSeries)
     running: BoundedSeries = field(default_factory=BoundedSeries)
     waiting: BoundedSeries = field(default_factory=BoundedSeries)
@@ -54,6 +55,7 @@ class Occupancy:
         self.peak_running = max(self.peak_running, running)
         self.peak_waiting = max(self.peak_waiting, waiting)
         self.used.add(step, used / self.block_size)
+        self.live.add(step, policy.live_slots)
         self.cached.add(step, cached / self.block_size)
         self.running.add(step, running)
         self.waiting.add(step, waiting)

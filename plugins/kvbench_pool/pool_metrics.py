@@ -38,6 +38,14 @@ _SHARED = (
 
 _REPLAY = (
     ("mean_used_bytes", "bytes", _LOWER, "Bytes of the blocks in use, averaged over the steps."),
+    (
+        "live_tokens",
+        "tokens",
+        _NONE,
+        "Tokens that running requests hold in their blocks, over time; the vllm policy counts a "
+        "shared token once per request.",
+    ),
+    ("null_blocks", "blocks", _LOWER, "Blocks that the engine keeps and never hands out."),
     ("live_ratio", "ratio", _HIGHER, "Share of the allocated slots that hold a token, averaged."),
     (
         "tail_waste_ratio",

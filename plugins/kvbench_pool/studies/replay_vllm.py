@@ -15,6 +15,7 @@ from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
 
 _SERIES = {
     "used_blocks": "used_blocks",
+    "live_tokens": "live_tokens",
     "cached_blocks": "cached_free_blocks",
     "running_requests": "running",
     "waiting_requests": "waiting",
@@ -118,6 +119,7 @@ def _memory_figures(simulation: Simulation, memory: Memory) -> dict[str, float]:
     values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
     values |= {
         "pool_blocks": config.num_blocks,
+        "null_blocks": config.num_blocks - config.usable_blocks,
         "block_size_tokens": config.block_size,
         "mean_shared_saved_blocks": series.saved_sum / busy,
         "peak_cached_blocks": series.peaks["cached_free_blocks"],

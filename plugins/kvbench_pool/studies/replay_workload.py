@@ -118,6 +118,7 @@ def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
     yield from simulated(_waste(replay, usable * memory.block_size))
     series = {
         "used_blocks": occupancy.used,
+        "live_tokens": occupancy.live,
         "cached_blocks": occupancy.cached,
         "running_requests": occupancy.running,
         "waiting_requests": occupancy.waiting,
@@ -136,6 +137,7 @@ def _memory_figures(replay: Replay, memory: Memory) -> dict[str, float]:
     values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
     values |= {
         "pool_blocks": memory.num_blocks,
+        "null_blocks": memory.null_blocks,
         "block_size_tokens": size,
         "mean_shared_saved_blocks": occupancy.mean_saved_slots.value / size,
         "peak_cached_blocks": occupancy.peak_cached_slots / size,
