@@ -94,10 +94,17 @@ def _file_model(path: Path, *, weights: bool) -> ModelSpec:
 
 def _hub_model(reference: str) -> ModelSpec:
     from kvbench.model.hf import spec_from_config
-    from kvbench.model.hub import fetch_config
+    from kvbench.model.hub import fetch_config, fetch_weight_bytes
 
     config, source = fetch_config(reference)
-    return spec_from_config(config, name=reference, source=str(source))
+    model = spec_from_config(config, name=reference, source=source)
+    if model.weight_bytes is not None:
+        return model
+    return replace(
+        model,
+        weight_bytes=fetch_weight_bytes(reference),
+        weight_source="total_size of the hub's checkpoint index",
+    )
 
 
 def _toml_model(path: Path, table: str) -> ModelSpec:
