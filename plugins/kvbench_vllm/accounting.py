@@ -42,12 +42,36 @@ def _engine_figures(engine: InProcessEngine) -> list[Observation]:
         "pool_bytes": cache.num_blocks * block_bytes(engine),
         "capacity_tokens": config.kv_cache_size_tokens,
         "max_concurrency_requests": config.kv_cache_max_concurrency,
+        "weight_bytes": _weight_bytes(engine),
+        "startup_s": engine.startup_s,
+        **_profile(engine),
     }
     return [
         Observation(metric=name, value=value, evidence=Evidence.ENGINE)
         for name, value in values.items()
         if value is not None
     ]
+
+
+def _weight_bytes(engine: InProcessEngine) -> int:
+    """Bytes of the model's parameters, shared storages counted once."""
+    storages: dict[int, int] = {}
+    for parameter in _runner(engine).get_model().parameters():
+        storage = parameter.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+def _profile(engine: InProcessEngine) -> dict[str, int]:
+    """What vLLM measured while it profiled a GPU; its CPU worker measures nothing."""
+    worker = engine.core.model_executor.driver_worker.worker
+    names = {
+        "profiled_activation_bytes": "peak_activation_memory",
+        "profiled_graph_bytes": "cudagraph_memory_estimate",
+        "profiled_cache_bytes": "available_kv_cache_memory_bytes",
+    }
+    found = {metric: getattr(worker, name, None) for metric, name in names.items()}
+    return {metric: int(value) for metric, value in found.items() if value is not None}
 
 
 def _memory_figures(engine: InProcessEngine) -> list[Observation]:
@@ -76,11 +100,14 @@ def block_bytes(engine: InProcessEngine) -> int:
 
 
 def _tensors(engine: InProcessEngine) -> list[Any]:
-    runner = engine.core.model_executor.driver_worker.worker.model_runner
     found: list[Any] = []
-    for cache in runner.kv_caches:
+    for cache in _runner(engine).kv_caches:
         found.extend(cache if isinstance(cache, list | tuple) else [cache])
     return found
+
+
+def _runner(engine: InProcessEngine) -> Any:
+    return engine.core.model_executor.driver_worker.worker.model_runner
 
 
 def effective_settings(engine: InProcessEngine) -> dict[str, Scalar]:

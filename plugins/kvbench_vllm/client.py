@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import aiohttp
 
@@ -33,11 +34,13 @@ class Prompt:
         token_ids: The prompt.
         output_tokens: Tokens to generate; the end-of-sequence token is ignored.
         start_s: When to send it, in seconds after the start.
+        cache_salt: Requests of different salts share no blocks; empty for none.
     """
 
     token_ids: Sequence[int]
     output_tokens: int
     start_s: float = 0.0
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,18 +160,18 @@ async def _post(session: aiohttp.ClientSession, body: bytes) -> _Stream:
 
 
 def _body(endpoint: Endpoint, prompt: Prompt) -> bytes:
-    return json.dumps(
-        {
-            "model": endpoint.model,
-            "prompt": list(prompt.token_ids),
-            "max_tokens": prompt.output_tokens,
-            "ignore_eos": True,
-            "temperature": 0,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        },
-        separators=(",", ":"),
-    ).encode()
+    fields: dict[str, Any] = {
+        "model": endpoint.model,
+        "prompt": list(prompt.token_ids),
+        "max_tokens": prompt.output_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if prompt.cache_salt:
+        fields["cache_salt"] = prompt.cache_salt
+    return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def _response(stream: _Stream, began: float, start: float) -> Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kvbench.engine import EngineConfig
 from kvbench.errors import CellFailed, EngineUnavailable, KvbenchError
+from kvbench_vllm.longest import longest_request_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +90,24 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def explain_failure(text: str) -> tuple[str, str]:
-    """Return (reason, sentence) for what vLLM said; ``engine_failed`` when no rule knows it."""
+def explain_failure(text: str, config: EngineConfig | None = None) -> tuple[str, str]:
+    """Return (reason, sentence) for what vLLM said; ``engine_failed`` when no rule knows it.
+
+    With ``config`` a request too long for the cache is told the longest that fits by our own
+    sizing.
+    """
     for rule in RULES:
         if match := rule.pattern.search(text):
-            return rule.reason, rule.sentence.format(**match.groupdict())
+            sentence = rule.sentence.format(**match.groupdict())
+            if config is not None and rule.reason == "context_exceeds_cache":
+                sentence += _own_longest(config)
+            return rule.reason, sentence
     return "engine_failed", f"vLLM did not start: {_last_line(text)}"
+
+
+def _own_longest(config: EngineConfig) -> str:
+    tokens = longest_request_tokens(config)
+    return "" if tokens is None else f" (by kvbench's own sizing at most {tokens} tokens fit)"
 
 
 @contextmanager
@@ -114,7 +127,7 @@ def translated(config: EngineConfig) -> Iterator[None]:
     except Exception as error:
         if "torchvision::nms" in str(error):
             raise _unavailable(error) from error
-        reason, sentence = explain_failure(f"{type(error).__name__}: {error}")
+        reason, sentence = explain_failure(f"{type(error).__name__}: {error}", config)
         raise CellFailed(reason, f"engine {config.engine!r}: {sentence}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from kvbench.errors import CellFailed
 from kvbench_vllm.client import Load, Prompt, checked, send_all
 from kvbench_vllm.memory import group_bytes
 from kvbench_vllm.observer import settings
+from kvbench_vllm.prompts import cache_salt, prompt_token_ids, tokens_of, workload_requests
 from kvbench_vllm.scrape import Snapshot, differences
 from kvbench_vllm.server import Server
 from kvbench_vllm.session import VllmSession
-from kvbench_vllm.stepping import prompt_token_ids, tokens_of, workload_requests
 from kvbench_vllm.watch import Watch, Watcher
 
 #: Token ids below this are in the vocabulary of every model in use.
@@ -41,9 +42,10 @@ def measure_cell(cell: Cell, session: VllmSession) -> CellOutput:
         CellFailed: The server does not start, dies, refuses a request or hides its metrics.
     """
     server = session.server()
-    prompts = cell_prompts(cell)
+    prompts = cell_prompts(cell, _salt(cell))
+    if cell.cache is Cache.PRIMED:
+        checked(_send(cell, server, prompts))
     measured = _run(cell, server, prompts)
-    server.check_alive()
     if not measured.watch.snapshots:
         raise CellFailed("metrics_unreadable", measured.watch.gaps[-1])
     invalid, message = _validity(cell, measured)
@@ -57,8 +59,11 @@ def measure_cell(cell: Cell, session: VllmSession) -> CellOutput:
     )
 
 
-def cell_prompts(cell: Cell) -> list[Prompt]:
-    """Prompts of the cell: its workload in real time, or ``requests`` of one length at once."""
+def cell_prompts(cell: Cell, salt: str = "") -> list[Prompt]:
+    """Prompts of the cell: its workload in real time, or ``requests`` of one length at once.
+
+    With a ``salt`` they find no block of requests that were sent without it.
+    """
     wanted = cell.settings
     if cell.workload is not None:
         return [
@@ -66,14 +71,16 @@ def cell_prompts(cell: Cell) -> list[Prompt]:
                 token_ids=prompt_token_ids(request, f"{cell.seed} {index}", _VOCABULARY),
                 output_tokens=request.output_tokens,
                 start_s=request.arrival_ms / 1000.0,
+                cache_salt=cache_salt(request, salt),
             )
-            for index, request in enumerate(workload_requests(cell, cell.workload))
+            for index, request in enumerate(workload_requests(cell))
         ]
     identity = wanted.get("prompt_id", f"cell {cell.seed}")
     return [
         Prompt(
             token_ids=tokens_of(f"{identity}/{index}", int(wanted["prompt_tokens"]), _VOCABULARY),
             output_tokens=int(wanted["output_tokens"]),
+            cache_salt=salt,
         )
         for index in range(int(wanted["requests"]))
     ]
@@ -84,10 +91,21 @@ def _run(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Measured:
     group = server.process.pid if server.process else None
     memory = (lambda: group_bytes(group)) if group else (lambda: None)
     with Watcher(server.endpoint, float(wanted["sample_ms"]) / 1000.0, memory) as watch:
-        concurrency = int(wanted["concurrency"]) or max(1, len(prompts))
-        load = asyncio.run(send_all(server.endpoint, prompts, concurrency))
+        load = _send(cell, server, prompts)
         time.sleep(max(_SETTLE_S, float(wanted["watch_s"])))
+    # A dead server explains the failed requests better than they do.
+    server.check_alive()
     return Measured(load=checked(load), watch=watch)
+
+
+def _send(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Load:
+    concurrency = int(cell.settings["concurrency"]) or max(1, len(prompts))
+    return asyncio.run(send_all(server.endpoint, prompts, concurrency))
+
+
+def _salt(cell: Cell) -> str:
+    """A salt of this run alone, unless the cell wants to find what earlier cells left."""
+    return "" if cell.cache is Cache.WARM else secrets.token_hex(8)
 
 
 def _validity(cell: Cell, measured: Measured) -> tuple[str, str]:
@@ -101,6 +119,10 @@ def _validity(cell: Cell, measured: Measured) -> tuple[str, str]:
     if cell.cache is Cache.COLD and queries and hits / queries >= 0.01 and cell.workload is None:
         return "cache_not_cold", (
             f"{hits:.0f} of {queries:.0f} prompt tokens were already cached in a cold cell"
+        )
+    if cell.cache is Cache.PRIMED and queries and not hits:
+        return "cache_not_primed", (
+            f"none of {queries:.0f} prompt tokens was cached although all had been sent before"
         )
     return "", ""
 

@@ -98,6 +98,12 @@ OPTIONS: tuple[Option, ...] = (
         scope=_ENGINE,
     ),
     Option(
+        name="async_scheduling",
+        type="bool",
+        help="Schedule a step before the one before it is known (default: the engine's choice).",
+        scope=_ENGINE,
+    ),
+    Option(
         name="enforce_eager",
         type="bool",
         help="No CUDA graphs, no compilation.",
@@ -116,13 +122,6 @@ OPTIONS: tuple[Option, ...] = (
         name="workload",
         type="workload",
         help="Requests to run.",
-        stages=(Stage.ALLOCATE, Stage.MEASURE),
-    ),
-    Option(
-        name="workload_seed",
-        type="int",
-        help="Seed of a synthetic workload; equal seeds give equal requests in every engine.",
-        default=0,
         stages=(Stage.ALLOCATE, Stage.MEASURE),
     ),
     Option(

@@ -41,12 +41,14 @@ class Server:
         endpoint: Where it listens; the model name is this start's nonce.
         process: The child, ``None`` when kvbench only attached.
         log: File with everything the child printed.
+        config: What it was started with.
         startup_s: Seconds from the start of the process to a proven, healthy server.
     """
 
     endpoint: Endpoint
     process: subprocess.Popen[bytes] | None = None
     log: Path | None = None
+    config: EngineConfig | None = None
     startup_s: float = 0.0
 
     def check_alive(self) -> None:
@@ -56,7 +58,7 @@ class Server:
             CellFailed: It has; the message ends with what the server last said.
         """
         if self.process is not None and self.process.poll() is not None:
-            raise _death(self.process, self.log)
+            raise _death(self.process, self.log, self.config)
 
 
 @contextmanager
@@ -149,20 +151,30 @@ def _start_once(config: EngineConfig, log: Path, port: int) -> Server:
         )
     endpoint = Endpoint(url=f"http://127.0.0.1:{port}", model=nonce)
     try:
-        _wait_until_ours(process, endpoint, log, start)
+        _wait_until_ours(process, endpoint, config, log, start)
     except BaseException:
         stop(process)
         raise
-    return Server(endpoint=endpoint, process=process, log=log, startup_s=time.monotonic() - start)
+    return Server(
+        endpoint=endpoint,
+        process=process,
+        log=log,
+        config=config,
+        startup_s=time.monotonic() - start,
+    )
 
 
 def _wait_until_ours(
-    process: subprocess.Popen[bytes], endpoint: Endpoint, log: Path, start: float
+    process: subprocess.Popen[bytes],
+    endpoint: Endpoint,
+    config: EngineConfig,
+    log: Path,
+    start: float,
 ) -> None:
     while time.monotonic() - start < START_LIMIT_S:
         # Alive before health: an old server on the port must never be taken for ours.
         if process.poll() is not None:
-            raise _death(process, log)
+            raise _death(process, log, config)
         if is_healthy(endpoint):
             _check_nonce(endpoint)
             return
@@ -176,11 +188,13 @@ def _check_nonce(endpoint: Endpoint) -> None:
         raise CellFailed("port_taken", f"another server answers on {endpoint.url}")
 
 
-def _death(process: subprocess.Popen[bytes], log: Path | None) -> CellFailed:
+def _death(
+    process: subprocess.Popen[bytes], log: Path | None, config: EngineConfig | None
+) -> CellFailed:
     text = log.read_text("utf-8", "replace")[-65536:] if log else ""
     if "address already in use" in text.lower():
         return CellFailed("port_taken", "the server's port was taken while it started")
-    reason, sentence = explain_failure(text)
+    reason, sentence = explain_failure(text, config)
     return CellFailed(reason, f"the server ended with exit code {process.returncode}: {sentence}")
 
 

@@ -1,22 +1,18 @@
-"""A workload through vLLM's own loop, one step at a time, with the pool's state after each."""
+"""A workload through vLLM's own loop, one step at a time, with the pool's state in each."""
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from kvbench.engine import Cache, Cell, CellOutput, Evidence, Observation
 from kvbench.errors import CellFailed
-from kvbench.workload.load import open_workload
 from kvbench.workload.request import Request
-from kvbench.workload.spec import WorkloadSpec
 from kvbench_vllm.accounting import block_bytes, effective_settings
 from kvbench_vllm.in_process import InProcessEngine
+from kvbench_vllm.prompts import cache_salt, prompt_token_ids, workload_requests
 from kvbench_vllm.session import VllmSession
 
 #: Counting free blocks that still hold a prefix looks at every block of the pool.
@@ -25,8 +21,17 @@ _COUNT_CACHED_UP_TO_BLOCKS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """State of the pool after ``schedule`` and ``update_from_output`` of one step."""
+    """State of scheduler and pool while one step is computed.
 
+    Attributes:
+        number: Place on the workload's clock.
+        used_blocks: Blocks of running requests, after ``schedule`` handed out this step's.
+        cached_blocks: Free blocks that still hold a prefix, ``None`` for very large pools.
+        running: Requests that run in the step.
+        waiting: Requests that waited when it was scheduled.
+    """
+
+    number: int
     used_blocks: int
     cached_blocks: int | None
     running: int
@@ -42,6 +47,7 @@ class Record:
     prompt_tokens: dict[str, int] = field(default_factory=dict)
     evicted_blocks: int = 0
     preemptions: int = 0
+    clock: int = 0
 
 
 def run_workload(cell: Cell, session: VllmSession) -> CellOutput:
@@ -50,74 +56,42 @@ def run_workload(cell: Cell, session: VllmSession) -> CellOutput:
     Raises:
         CellFailed: The cell has no workload, or a request can never fit.
     """
-    if cell.workload is None:
-        raise CellFailed("no_workload", "stage allocate needs a workload")
+    requests = workload_requests(cell)
     engine = session.in_process()
-    requests = workload_requests(cell, cell.workload)
     _check_lengths(requests, engine)
-    cold = _start_state(cell, engine)
-    record = drive(engine, requests, float(cell.settings["step_ms"]))
+    step_ms = float(cell.settings["step_ms"])
+    invalid, message = _prepare(cell, engine, requests, step_ms)
+    record = drive(engine, requests, step_ms)
     return CellOutput(
-        observations=tuple(_observations(record, engine)),
+        observations=tuple(_observations(record, engine, step_ms)),
         effective=effective_settings(engine),
-        assumptions=(f"One engine step per {cell.settings['step_ms']} ms of arrivals.",),
-        invalid="" if cold else "cache_not_cold",
-        invalid_message="" if cold else "the prefix cache could not be emptied before the run",
+        assumptions=(
+            f"One engine step per {step_ms:g} ms of arrivals; outputs have their stated length.",
+        ),
+        invalid=invalid,
+        invalid_message=message,
     )
-
-
-def workload_requests(cell: Cell, workload: WorkloadSpec) -> list[Request]:
-    """The workload's requests, up to the cell's ``limit``."""
-    limit = cell.settings.get("limit")
-    requests = open_workload(workload, int(cell.settings["workload_seed"]))
-    return list(requests if limit is None else islice(requests, int(limit)))
 
 
 def drive(engine: InProcessEngine, requests: Sequence[Request], step_ms: float) -> Record:
     """Feed ``requests`` by their arrival step and step the engine until none is left.
 
-    Request i joins at step ``ceil(arrival_ms / step_ms)``; with nothing to do the clock jumps
-    to the next arrival. Outputs are forced to the stated length.
+    Request i joins at the first step that starts no earlier than its arrival (in whole ms);
+    with nothing to do the clock jumps to the next arrival.
     """
     record = Record()
-    pending = [(math.ceil(request.arrival_ms / step_ms), request) for request in requests]
-    step = position = 0
+    pending = [(int(-(-int(one.arrival_ms) // step_ms)), one) for one in requests]
+    position = 0
     with _watched(engine, record):
         while position < len(pending) or engine.engine.has_unfinished_requests():
             if not engine.engine.has_unfinished_requests():
-                step = max(step, pending[position][0])
-            while position < len(pending) and pending[position][0] <= step:
+                record.clock = max(record.clock, pending[position][0])
+            while position < len(pending) and pending[position][0] <= record.clock:
                 _add(engine, str(position), pending[position][1], record)
                 position += 1
-            _note(record, engine.engine.step(), engine)
-            step += 1
+            _note_outputs(record, engine.engine.step())
+            record.clock += 1
     return record
-
-
-def prompt_token_ids(request: Request, name: str, vocabulary: int) -> list[int]:
-    """Token ids with the request's prefix identity, inside the model's vocabulary.
-
-    Equal hash ids give equal tokens; different ones differ with near certainty over a block.
-    A request without identity gets tokens that only its ``name`` decides.
-    """
-    if request.prompt_ids is not None:
-        return [int(token) % vocabulary for token in request.prompt_ids]
-    tokens: list[int] = []
-    for position, hash_id in enumerate(request.hash_ids):
-        count = min(request.hash_tokens, request.prompt_tokens - position * request.hash_tokens)
-        tokens += tokens_of(f"{hash_id}", count, vocabulary)
-    if not request.hash_ids:
-        tokens = tokens_of(f"request {name}", request.prompt_tokens, vocabulary)
-    return tokens
-
-
-def tokens_of(identity: str, count: int, vocabulary: int) -> list[int]:
-    """``count`` token ids below ``vocabulary`` that only ``identity`` decides."""
-    stream = hashlib.shake_256(identity.encode()).digest(4 * count)
-    return [
-        int.from_bytes(stream[4 * index : 4 * index + 4], "little") % vocabulary
-        for index in range(count)
-    ]
 
 
 def _add(engine: InProcessEngine, name: str, request: Request, record: Record) -> None:
@@ -126,30 +100,25 @@ def _add(engine: InProcessEngine, name: str, request: Request, record: Record) -
     vocabulary = engine.engine.vllm_config.model_config.get_vocab_size()
     tokens = prompt_token_ids(request, name, vocabulary)
     record.prompt_tokens[name] = len(tokens)
+    # Sampled with a seed of its own, so that equal prompts go on differently: nobody else's
+    # output may hold the tokens of this one.
     sampling = SamplingParams(
-        max_tokens=request.output_tokens, ignore_eos=True, detokenize=False, temperature=0.0
+        max_tokens=request.output_tokens,
+        ignore_eos=True,
+        detokenize=False,
+        temperature=1.0,
+        seed=len(record.prompt_tokens),
     )
     prompt: dict[str, Any] = {"prompt_token_ids": tokens}
-    if request.salt:
-        prompt["cache_salt"] = request.salt
+    if salt := cache_salt(request):
+        prompt["cache_salt"] = salt
     engine.engine.add_request(name, prompt, sampling)
 
 
-def _note(record: Record, outputs: Sequence[Any], engine: InProcessEngine) -> None:
+def _note_outputs(record: Record, outputs: Sequence[Any]) -> None:
     for output in outputs:
         if output.num_cached_tokens is not None:
             record.cached_tokens.setdefault(output.request_id, output.num_cached_tokens)
-    record.steps.append(_state(engine))
-
-
-def _state(engine: InProcessEngine) -> Step:
-    pool, scheduler = engine.block_pool, engine.scheduler
-    return Step(
-        used_blocks=pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
-        cached_blocks=_cached_free_blocks(pool),
-        running=len(scheduler.running),
-        waiting=len(scheduler.waiting),
-    )
 
 
 def _cached_free_blocks(pool: Any) -> int | None:
@@ -161,9 +130,24 @@ def _cached_free_blocks(pool: Any) -> int | None:
 
 @contextmanager
 def _watched(engine: InProcessEngine, record: Record) -> Iterator[None]:
-    """Count evictions and preemptions by listening in, without changing what happens."""
+    """Listen in on schedule, evictions and preemptions without changing what happens."""
     pool, scheduler = engine.block_pool, engine.scheduler
+    schedule = scheduler.schedule
     evict, preempt = pool._maybe_evict_cached_block, scheduler._preempt_request
+
+    def scheduling(*args: Any, **kwargs: Any) -> Any:
+        waiting = len(scheduler.waiting)
+        decided = schedule(*args, **kwargs)
+        record.steps.append(
+            Step(
+                number=record.clock,
+                used_blocks=pool.num_gpu_blocks - 1 - pool.get_num_free_blocks(),
+                cached_blocks=_cached_free_blocks(pool),
+                running=len(scheduler.running),
+                waiting=waiting,
+            )
+        )
+        return decided
 
     def evicting(block: Any) -> Any:
         evicted = evict(block)
@@ -174,38 +158,52 @@ def _watched(engine: InProcessEngine, record: Record) -> Iterator[None]:
         record.preemptions += 1
         return preempt(*args, **kwargs)
 
-    pool._maybe_evict_cached_block, scheduler._preempt_request = evicting, preempting
+    pool._maybe_evict_cached_block = evicting
+    scheduler.schedule, scheduler._preempt_request = scheduling, preempting
     try:
         yield
     finally:
-        del pool._maybe_evict_cached_block, scheduler._preempt_request
+        del pool._maybe_evict_cached_block, scheduler._preempt_request, scheduler.schedule
 
 
-def _observations(record: Record, engine: InProcessEngine) -> Iterator[Observation]:
-    used = [step.used_blocks for step in record.steps]
-    hits, queries = sum(record.cached_tokens.values()), sum(record.prompt_tokens.values())
-    totals: dict[str, float] = {
-        "peak_used_blocks": max(used, default=0),
+def _observations(record: Record, engine: InProcessEngine, step_ms: float) -> Iterator[Observation]:
+    totals = {**_memory_figures(record, engine), **_scheduler_figures(record)}
+    for name, value in totals.items():
+        yield Observation(metric=name, value=value, evidence=Evidence.ENGINE)
+    yield from _series(record.steps, step_ms)
+
+
+def _memory_figures(record: Record, engine: InProcessEngine) -> dict[str, float]:
+    used = [step.used_blocks for step in record.steps if step.used_blocks]
+    peak, per_block = max(used, default=0), block_bytes(engine)
+    return {
+        "pool_blocks": engine.block_pool.num_gpu_blocks,
+        "block_bytes": per_block,
+        "block_size_tokens": engine.cache_config.block_size,
+        "peak_used_blocks": peak,
         "mean_used_blocks": sum(used) / max(1, len(used)),
-        "peak_used_bytes": max(used, default=0) * block_bytes(engine),
-        "peak_usage_ratio": max(used, default=0) / (engine.block_pool.num_gpu_blocks - 1),
+        "peak_used_bytes": peak * per_block,
+        "peak_usage_ratio": peak / (engine.block_pool.num_gpu_blocks - 1),
+        "evicted_blocks": record.evicted_blocks,
+    }
+
+
+def _scheduler_figures(record: Record) -> dict[str, float]:
+    hits, queries = sum(record.cached_tokens.values()), sum(record.prompt_tokens.values())
+    return {
         "peak_running_requests": max((step.running for step in record.steps), default=0),
         "peak_waiting_requests": max((step.waiting for step in record.steps), default=0),
         "hit_tokens": hits,
         "query_tokens": queries,
         "prefix_hit_ratio": hits / max(1, queries),
-        "evicted_blocks": record.evicted_blocks,
         "preemptions_count": record.preemptions,
         "steps_count": len(record.steps),
         "requests_count": len(record.prompt_tokens),
     }
-    for name, value in totals.items():
-        yield Observation(metric=name, value=value, evidence=Evidence.ENGINE)
-    yield from _series(record.steps)
 
 
-def _series(steps: Sequence[Step]) -> Iterator[Observation]:
-    for index, step in enumerate(steps):
+def _series(steps: Sequence[Step], step_ms: float) -> Iterator[Observation]:
+    for step in steps:
         values = {
             "used_blocks": step.used_blocks,
             "cached_blocks": step.cached_blocks,
@@ -215,17 +213,27 @@ def _series(steps: Sequence[Step]) -> Iterator[Observation]:
         for name, value in values.items():
             if value is not None:
                 yield Observation(
-                    metric=name, value=value, evidence=Evidence.ENGINE, t_offset_s=float(index)
+                    metric=name,
+                    value=value,
+                    evidence=Evidence.ENGINE,
+                    t_offset_s=step.number * step_ms / 1000,
                 )
 
 
-def _start_state(cell: Cell, engine: InProcessEngine) -> bool:
-    if cell.cache is not Cache.COLD:
-        return True
-    return bool(engine.llm.reset_prefix_cache()) and _cached_free_blocks(engine.block_pool) in (
-        0,
-        None,
-    )
+def _prepare(
+    cell: Cell, engine: InProcessEngine, requests: Sequence[Request], step_ms: float
+) -> tuple[str, str]:
+    """Bring the prefix cache into the state the cell asks for; say why when that failed."""
+    if cell.cache is Cache.WARM:
+        return "", ""
+    emptied = bool(engine.llm.reset_prefix_cache())
+    if not emptied or _cached_free_blocks(engine.block_pool):
+        return "cache_not_cold", "the prefix cache could not be emptied before the run"
+    if cell.cache is Cache.PRIMED:
+        drive(engine, requests, step_ms)
+        if not _cached_free_blocks(engine.block_pool):
+            return "cache_not_primed", "the priming run left no reusable block in the cache"
+    return "", ""
 
 
 def _check_lengths(requests: Sequence[Request], engine: InProcessEngine) -> None:
