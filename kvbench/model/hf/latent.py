@@ -102,16 +102,35 @@ def deepseek_v4(fields: Fields) -> Decoder:
     return Decoder(layers=tuple(decoder))
 
 
+#: Tokens per compressed entry by layer type, unless ``compress_rates`` says otherwise.
+_RATES = {
+    "sliding_attention": 0,
+    "compressed_sparse_attention": 4,
+    "heavily_compressed_attention": 128,
+}
+
+
 def _ratios(fields: Fields) -> list[int]:
     count = fields.layer_count()
     ratios = fields.sequence("compress_ratios")
-    if ratios is None or len(ratios) < count:
+    types = fields.names_of("layer_types", count)
+    if ratios is None:
+        ratios = [_rate(fields, kind) for kind in types or ()]
+    if len(ratios) < count:
         fields.fail(f"compress_ratios must state one ratio for each of {count} layers")
     # Entries beyond the decoder belong to the prediction layers after it.
     return [
         check.integer(ratio, f"compress_ratios[{index}]", minimum=0, maximum=4096)
         for index, ratio in enumerate(ratios[:count])
     ]
+
+
+def _rate(fields: Fields, kind: str) -> object:
+    stated = fields.get("compress_rates")
+    rates = {**_RATES, **stated} if isinstance(stated, dict) else _RATES
+    if kind not in rates:
+        fields.fail(f"layer_types: no layer type {kind!r} in {fields.model_type}")
+    return rates[kind]
 
 
 def _compressed(

@@ -138,7 +138,10 @@ def granite_hybrid(fields: Fields) -> Decoder:
     full = FullLayer(**heads(fields))
     types = fields.names_of("layer_types", fields.layer_count()) or ()
     if types and not set(types) & {"mamba", "linear_attention"}:
-        return Decoder(layers=one_each(by_types(fields, {"attention": full})))
+        fields.get(*[name for name in fields.values if name.startswith("mamba_")], "mamba_expand")
+        return Decoder(
+            layers=one_each(by_types(fields, {"attention": full, "full_attention": full}))
+        )
     state = _prefixed_state(fields, _expanded(fields))
     kinds: dict[str, LayerSpec] = {
         "mamba": state,
@@ -254,8 +257,8 @@ def nemotron_h(fields: Fields) -> Decoder:
 
 def _nemotron_layers(fields: Fields) -> tuple[str, ...]:
     pattern = fields.get("hybrid_override_pattern")
+    types = fields.names_of("layers_block_type")
     if pattern is None:
-        types = fields.names_of("layers_block_type")
         return types or fields.fail("the config has no hybrid_override_pattern")
     letters = check.text(pattern, "hybrid_override_pattern").replace("|", "")
     count = fields.layer_count() if fields.states("num_hidden_layers") else len(letters)
