@@ -17,15 +17,21 @@ from kvbench_pool.prefix_history import PrefixHistory
 
 
 class LruCurve:
-    """Blocks found as a function of capacity; nothing is pinned, requests take no time."""
+    """Blocks found as a function of capacity; nothing is pinned, requests take no time.
 
-    def __init__(self, history: PrefixHistory) -> None:
+    Args:
+        history: The workload.
+        warmup: First requests that fill the cache and are not counted.
+    """
+
+    def __init__(self, history: PrefixHistory, warmup: int = 0) -> None:
         distances = _distances(history)
         known = (distances >= 0) & history.readable
+        known[: history.first[warmup]] = False
         self._before = distances[known]
         self._blocks = history.blocks[history.runs[known]]
         self._block_size = history.block_size
-        self._prompt_tokens = history.prompt_tokens
+        self._prompt_tokens = int(history.prompts[warmup:].sum())
 
     def hit_tokens(self, capacity_blocks: float) -> int:
         """Return the prompt tokens found at a capacity, ``inf`` for no limit."""
@@ -33,7 +39,7 @@ class LruCurve:
         return int(found.sum()) * self._block_size
 
     def hit_ratio(self, capacity_blocks: float) -> float:
-        """Return the share of all prompt tokens that is found at a capacity."""
+        """Return the share of the prompt tokens that is found at a capacity."""
         return self.hit_tokens(capacity_blocks) / max(1, self._prompt_tokens)
 
 

@@ -28,7 +28,7 @@ class PrefixHistory:
         readable: Whether each access may be served by a cache. A request computes its last
             prompt token anew, so its block (and whatever the request writes after it) may not.
         block_size: Tokens per block.
-        prompt_tokens: Prompt tokens of all requests.
+        prompts: Prompt tokens of each request.
     """
 
     first: npt.NDArray[np.int64]
@@ -37,12 +37,17 @@ class PrefixHistory:
     blocks: npt.NDArray[np.int64]
     readable: npt.NDArray[np.bool_]
     block_size: int
-    prompt_tokens: int
+    prompts: npt.NDArray[np.int64]
 
     @property
     def distinct_blocks(self) -> int:
         """Blocks of all runs together: the working set."""
         return int(self.blocks.sum())
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of all requests."""
+        return int(self.prompts.sum())
 
     @property
     def requests(self) -> int:
@@ -59,18 +64,18 @@ def prefix_history(requests: Iterable[Request], block_size: int) -> PrefixHistor
     tree, keyer = PrefixTree(), PageKeyer(block_size)
     ends: list[Node] = []
     limits: list[int] = []
-    prompt_tokens = 0
+    prompts: list[int] = []
     for request in requests:
         keys = keyer.keys(request)
         ends.append(tree.insert(keys, keys.shared)[0])
         limits.append((request.prompt_tokens - 1) // block_size)
         tree.match(keys, min(limits[-1], keys.shared))  # parts the run there, if it is inside one
-        prompt_tokens += request.prompt_tokens
-    return _numbered(ends, limits, block_size, prompt_tokens)
+        prompts.append(request.prompt_tokens)
+    return _numbered(ends, limits, block_size, prompts)
 
 
 def _numbered(
-    ends: list[Node], limits: list[int], block_size: int, prompt_tokens: int
+    ends: list[Node], limits: list[int], block_size: int, prompts: list[int]
 ) -> PrefixHistory:
     numbers: dict[Node, int] = {}
     runs: list[int] = []
@@ -88,5 +93,5 @@ def _numbered(
         blocks=np.fromiter((node.pages for node in numbers), np.int64, len(numbers)),
         readable=np.asarray(readable, np.bool_),
         block_size=block_size,
-        prompt_tokens=prompt_tokens,
+        prompts=np.asarray(prompts, np.int64),
     )

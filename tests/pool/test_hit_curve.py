@@ -89,6 +89,16 @@ def test_one_pass_equals_an_lru_cache_of_every_size(workload: list[list[int]]) -
     assert curve.hit_tokens(math.inf) == naive_lru(workload, 10**6)
 
 
+@given(prompts)
+def test_requests_of_the_warm_up_fill_the_cache_uncounted(workload: list[list[int]]) -> None:
+    history = prefix_history(map(by_tokens, workload), BLOCK)
+    for warmup in range(len(workload) + 1):
+        before = LruCurve(prefix_history(map(by_tokens, workload[:warmup]), BLOCK))
+        for capacity in (1, 3, math.inf):
+            counted = LruCurve(history, warmup).hit_tokens(capacity)
+            assert counted == LruCurve(history).hit_tokens(capacity) - before.hit_tokens(capacity)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=1, max_size=6))
 def test_the_optimum_is_the_best_of_all_choices(workload: list[list[int]]) -> None:
