@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -32,15 +34,14 @@ def coverage_grid(frame: pd.DataFrame) -> Figure:
     rows = _rows(frame.head(MAX_SQUARES))
     figure = new_figure((8.0, max(1.2, 0.55 + 0.165 * len(rows))))
     (axis,) = panels(figure)
+    squares = [
+        Rectangle((place, height), 0.86, 0.86, facecolor=LETTERS[status][1], edgecolor="#8a939b")
+        for height, (_, statuses) in enumerate(rows)
+        for place, status in enumerate(statuses)
+    ]
+    axis.add_collection(PatchCollection(squares, match_original=True))
     for height, (_, statuses) in enumerate(rows):
-        for place, status in enumerate(statuses):
-            letter, shade = LETTERS[status]
-            square = Rectangle((place, height), 0.86, 0.86, facecolor=shade, edgecolor="#8a939b")
-            axis.add_patch(square)
-            if letter:
-                ink = "white" if shade.startswith(("#b", "#d1")) else INK
-                axis.text(place + 0.43, height + 0.45, letter, size=6, color=ink, ha="center",
-                          va="center")  # fmt: skip
+        _letters(axis, height, statuses)
     axis.set_xlim(-0.3, _PER_ROW + 0.3)
     axis.set_ylim(len(rows) + 0.2, -0.3)
     axis.set_yticks([height + 0.43 for height in range(len(rows))], [name for name, _ in rows])
@@ -50,6 +51,15 @@ def coverage_grid(frame: pd.DataFrame) -> Figure:
     for spine in axis.spines.values():
         spine.set_visible(False)
     return figure
+
+
+def _letters(axis: Axes, height: int, statuses: list[str]) -> None:
+    for place, status in enumerate(statuses):
+        letter, shade = LETTERS[status]
+        if letter:
+            ink = "white" if shade.startswith(("#b", "#d1")) else INK
+            spot = (place + 0.43, height + 0.45)
+            axis.text(*spot, letter, size=6, color=ink, ha="center", va="center")
 
 
 def _rows(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
