@@ -54,6 +54,6 @@ def _merged(found: list[Finding], derived: list[Finding]) -> list[Finding]:
     better = {each.figure for each in derived if each.verdict is not Verdict.CONTRADICTED}
     kept = [
         each for each in found
-        if each.figure not in better or each.verdict in (Verdict.CONTRADICTED, Verdict.MISLEADING)
+        if each.figure not in better or each.verdict is Verdict.CONTRADICTED
     ]  # fmt: skip
     return [*kept, *derived]

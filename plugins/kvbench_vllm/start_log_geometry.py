@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kvbench.errors import ModelError
@@ -50,7 +51,7 @@ def geometry_findings(log: StartLog, model: ModelSpec) -> tuple[list[Finding], l
     found = [*_block_size(log, first), *_needed(log, first)]
     assumptions: list[str] = []
     if log.has("tokens"):
-        match = next((m for each in tried for m in _token_matches(log, *each)), None)
+        match = _best(log, [m for each in tried for m in _token_matches(log, *each)])
         found.append(_token_finding(log, first, match))
         if match is not None:
             found += _concurrency(log, match)
@@ -61,18 +62,42 @@ def geometry_findings(log: StartLog, model: ModelSpec) -> tuple[list[Finding], l
 def _arrangements(log: StartLog, model: ModelSpec) -> Iterator[tuple[Arrangement, int, bool]]:
     stated = log.count("batched_tokens")
     for step in (stated,) if stated else _STEPS:
-        for is_async in (True, False):
-            yield _arrange(log, model, step, is_async=is_async), step, is_async
+        # Windows hold the tokens in flight; states hold another block when prefixes are kept.
+        for is_async, keeps in itertools.product((True, False), (None, False)):
+            options = {"async_scheduling": is_async, "enable_prefix_caching": keeps}
+            yield _arrange(log, model, step, options), step, is_async
+    yield from _older_blocks(log, model, stated or _STEPS[0])
 
 
-def _arrange(log: StartLog, model: ModelSpec, step: int, *, is_async: bool) -> Arrangement:
+def _older_blocks(
+    log: StartLog, model: ModelSpec, step: int
+) -> Iterator[tuple[Arrangement, int, bool]]:
+    """Hybrids of older releases, whose wide blocks were aligned differently."""
+    tokens = log.count("tokens") or 0
+    options: dict[str, object] = {"enable_prefix_caching": False}
+    usual = _arrange(log, model, step, options)
+    if not any(group.kind == "state" for group in usual.groups):
+        return
+    for size in range(16, 2 * usual.block_size, 16):
+        if size != usual.block_size and tokens % size == 0 and size > usual.block_size // 2:
+            yield _arrange(log, model, step, options, size), step, True
+
+
+def _arrange(
+    log: StartLog,
+    model: ModelSpec,
+    step: int,
+    options: Mapping[str, object],
+    block_size: int | None = None,
+) -> Arrangement:
     length = log.count("concurrency_len") or log.count("max_len")
-    options: dict[str, object] = {"max_num_batched_tokens": step, "async_scheduling": is_async}
+    options = {**options, "max_num_batched_tokens": step}
     if length:
         options["max_model_len"] = length
     return VllmLayout().arrange(
         model,
         LayoutOptions(
+            block_size=block_size,
             kv_dtype=log.words.get("kv_dtype", "auto"),
             tp=log.count("tp", 1) or 1,
             pp=log.count("pp", 1) or 1,
@@ -114,6 +139,20 @@ def _token_matches(
             )
 
 
+def _best(log: StartLog, matches: list[Match]) -> Match | None:
+    """The first match that also gives the printed concurrency, else the first."""
+    agreeing = (match for match in matches if _agrees(log, match))
+    return next(agreeing, matches[0] if matches else None)
+
+
+def _agrees(log: StartLog, match: Match) -> bool:
+    length = log.count("concurrency_len") or log.count("max_len")
+    if not log.has("concurrency") or not length:
+        return True
+    computed = match.arrangement.max_concurrency(match.blocks, length)
+    return log.numbers["concurrency"].holds(computed, slack=0.005)
+
+
 def _token_finding(log: StartLog, arrangement: Arrangement, match: Match | None) -> Finding:
     tokens = log.count("tokens") or 0
     if match is None:
@@ -153,7 +192,7 @@ def _concurrency(log: StartLog, match: Match) -> Iterator[Finding]:
     needed = match.arrangement.admission_blocks(length)
     yield finding(
         "maximum concurrency", f"{printed.text}x",
-        Verdict.DERIVED if printed.holds(computed, slack=0.005) else Verdict.CONTRADICTED,
+        Verdict.DERIVED if _agrees(log, match) else Verdict.CONTRADICTED,
         f"{match.blocks:,} blocks / {needed:,} that a request of {length:,} tokens needs "
         f"= {computed:.2f}",
     )  # fmt: skip
