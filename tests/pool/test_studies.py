@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kvbench.engine import Direction, Stage
+from kvbench.engine import Cache, Direction, Stage
 from kvbench.errors import CellFailed, KvbenchError, ModelError
 from kvbench.model.spec import FullLayer, ModelSpec, SlidingLayer, StateLayer, StateTensor
 from kvbench.plugins import load_plugins
 from kvbench_pool.options import OPTIONS, POLICY_NAMES
+from kvbench_pool.plugin import kvbench_allocate
 from kvbench_pool.policies import POLICIES
 from kvbench_pool.pool_metrics import METRICS
 from kvbench_pool.studies.max_concurrency import highest
-from tests.pool.cells import allocate, dense_model, value, values
+from tests.pool.cells import allocate, dense_model, make_cell, value, values
 
 CONSTANT = {"kind": "constant", "requests": 8, "prompt_tokens": 4100, "output_tokens": 1}
 SHARED = {
@@ -35,6 +39,22 @@ def test_the_plugin_is_found_and_agrees_with_its_policies() -> None:
     assert all(metric.meaning.endswith(".") and metric.exact for metric in METRICS)
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert any(metric.direction is Direction.HIGHER for metric in METRICS)
+
+
+def test_registration_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, kvbench_pool.plugin as p; p.kvbench_engine(); p.kvbench_metrics(); "
+        "print(sorted({'numpy', 'pandas', 'pyarrow', 'matplotlib', 'torch'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("cache", [Cache.WARM, Cache.PRIMED])
+def test_a_simulated_pool_starts_empty(cache: Cache) -> None:
+    cell = make_cell(study="walkthrough", script="allocate A 1")
+    with pytest.raises(CellFailed, match="a simulated pool starts empty"):
+        kvbench_allocate(cell=dataclasses.replace(cell, cache=cache), session=None)
 
 
 # --- walkthrough --------------------------------------------------------------------------------
