@@ -22,6 +22,7 @@ _INDEXER_QUANT_BLOCK = 128
 def latent_layer(fields: Fields) -> MlaLayer:
     """One latent vector of ``kv_lora_rank`` and a rotary key of ``qk_rope_head_dim``."""
     fields.get("head_dim", "qk_head_dim", "v_head_dim", "q_lora_rank")
+    fields.get("mla_scale_q_lora", "mla_scale_kv_lora", "mla_use_nope", "mla_use_output_gate")
     rope = fields.integer("qk_rope_head_dim", minimum=0)
     return MlaLayer(
         latent_dim=fields.integer("kv_lora_rank"),
