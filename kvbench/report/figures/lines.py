@@ -50,8 +50,11 @@ def metric_lines(
     parts = _parts(frame, panel)
     axes = panels(figure, len(parts), columns=min(2, len(parts)), sharex=True, sharey=True)
     for target, (title, part) in zip(axes, parts, strict=True):
-        _draw(target, with_series(part, {axis, panel or ""}), axis, ceiling)
+        _scale(target, frame, axis, ceiling)
+        _draw(target, with_series(part, {axis, panel or ""}), PARAM_PREFIX + axis)
         target.set_title(title, loc="left", fontsize=10)
+        if ceiling:
+            _reference(target, ceiling)
     for target in axes[1:]:
         target.set_ylabel("")
     _say_evidence(figure, frame)
@@ -66,14 +69,14 @@ def _parts(frame: pd.DataFrame, panel: str | None) -> list[tuple[str, pd.DataFra
     return found[:MAX_PANELS]
 
 
-def _draw(target: Axes, frame: pd.DataFrame, axis: str, ceiling: Ceiling | None) -> None:
-    column = PARAM_PREFIX + axis
+def _scale(target: Axes, frame: pd.DataFrame, axis: str, ceiling: Ceiling | None) -> None:
+    """Scale a panel by the values of all panels: they share their axes."""
     values = [*frame["value"], *([ceiling.value] if ceiling else [])]
-    unit = frame["unit"].iloc[0]
-    scale_x(target, frame[column], axis_name(axis))
-    scale_y(target, values, unit, in_plain_words(frame["metric"].iloc[0]))
-    if ceiling:
-        _reference(target, ceiling)
+    scale_x(target, frame[PARAM_PREFIX + axis], axis_name(axis))
+    scale_y(target, values, frame["unit"].iloc[0], in_plain_words(frame["metric"].iloc[0]))
+
+
+def _draw(target: Axes, frame: pd.DataFrame, column: str) -> None:
     ends = []
     lines = list(groups_of(frame, "series"))[:MAX_LINES]
     for index, (name, line) in enumerate(lines):
