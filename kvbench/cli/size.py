@@ -230,8 +230,9 @@ def _print_one(answer: dict[str, Any]) -> None:
     head = [key for key, value in answer.items() if not isinstance(value, list | dict)]
     for key in head:
         click.echo(f"{key:<24} {_shown(key, answer[key])}")
-    for key, value in answer.get("lengths", {}).items():
-        click.echo(f"lengths.{key:<16} {_shown(key, value)}")
+    for part in ("lengths", "engine_logged"):
+        for key, value in answer.get(part, {}).items():
+            click.echo(f"{f'{part}.{key}':<34} {_shown(key, value)}")
     columns = ("kind", "layers", "block_size", "page_bytes", "window_tokens", "blocks")
     click.echo()
     emit(answer["groups"], columns, "table")

@@ -66,7 +66,10 @@ def point(
 def _budget(arrangement: Arrangement, tokens: int, budget_bytes: int) -> dict[str, Any]:
     blocks = arrangement.num_blocks(budget_bytes)
     concurrency = arrangement.max_concurrency(blocks, tokens)
+    longest = getattr(arrangement, "max_model_len", None)
+    logged = {} if longest is None else {"engine_logged": _logged(arrangement, blocks, longest)}
     return {
+        **logged,
         "budget_bytes": budget_bytes,
         "num_blocks": blocks,
         "null_blocks": arrangement.null_blocks,
@@ -75,6 +78,15 @@ def _budget(arrangement: Arrangement, tokens: int, budget_bytes: int) -> dict[st
         "capacity_tokens": arrangement.capacity_tokens(blocks),
         "max_concurrency": concurrency,
         "bound_by": "kv_budget" if concurrency >= 1 else "one request exceeds the budget",
+    }
+
+
+def _logged(arrangement: Arrangement, blocks: int, longest: int) -> dict[str, Any]:
+    """What the engine's start-up log would say: its capacity is at its longest request."""
+    return {
+        "max_model_len": longest,
+        "kv_cache_size_tokens": arrangement.capacity_tokens(blocks),
+        "max_concurrency": arrangement.max_concurrency(blocks, longest),
     }
 
 

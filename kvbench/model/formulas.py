@@ -55,7 +55,8 @@ def _formula(layer: LayerSpec, model: ModelSpec, element: KvDtype, tokens: int, 
         case MlaLayer():
             return f"{_latent(layer, element)} {_total(cost, tokens)}"
         case IndexerLayer():
-            return f"{layer.bytes_per_token} B · T {_total(cost, tokens)}"
+            entries = "T" if layer.compress == 1 else f"⌊T / {layer.compress}⌋"
+            return f"{layer.bytes_per_token} B · {entries} {_total(cost, tokens)}"
         case StateLayer():
             parts = " + ".join(
                 f"{t.name} {'×'.join(map(str, t.shape))} {kv_dtype(t.dtype, model.dtype).name}"

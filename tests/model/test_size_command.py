@@ -64,7 +64,10 @@ def test_budget_with_suffixes(budget: str, capsys: pytest.CaptureFixture[str]) -
     assert (answer["num_blocks"], answer["bytes_per_block"]) == (43_690, 393_216)
     assert answer["blocks_per_request"] == 2048 + 1033
     assert answer["max_concurrency"] == pytest.approx(14.18, abs=0.005)
-    assert answer["capacity_tokens"] > 32768
+    logged = answer["engine_logged"]
+    assert logged["max_model_len"] == 131_072
+    assert logged["kv_cache_size_tokens"] == answer["capacity_tokens"]
+    assert logged["max_concurrency"] == pytest.approx(answer["capacity_tokens"] / 131_072, abs=1e-5)
 
 
 def test_budget_below_one_request(capsys: pytest.CaptureFixture[str]) -> None:
