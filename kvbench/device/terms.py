@@ -99,12 +99,14 @@ def activation_term(model: ModelSpec, at: Conditions) -> Term:
     expected = max(sampler, layer) + experts + vision
     doubt = 1.0 if model.widths and model.hidden_size else 3.0
     what = "sampler" if sampler >= layer else "feed-forward layer"
+    below, above = _sorting_doubt(at, sequences * widths.vocabulary)
     return Term(
         name="activation",
         size=Estimate.around(
             expected,
-            ACTIVATION_BELOW * doubt * expected,
-            ACTIVATION_ABOVE * doubt * expected + ACTIVATION_MORE + (experts + vision) / 2,
+            max(ACTIVATION_BELOW * doubt * expected, below),
+            max(ACTIVATION_ABOVE * doubt * expected + ACTIVATION_MORE, above)
+            + (experts + vision) / 2,
         ),
         kind="formula",
         provenance=(
@@ -113,6 +115,14 @@ def activation_term(model: ModelSpec, at: Conditions) -> Term:
             + ("" if doubt == 1 else "; the model does not state its widths")
         ),
     )
+
+
+def _sorting_doubt(at: Conditions, logits: int) -> tuple[float, float]:
+    """Bytes below and above: some builds before 0.21 sorted the logits, some did not."""
+    gap = logits * (SORTING_SAMPLER_BYTES - SAMPLER_BYTES)
+    if at.version < _TRITON_SAMPLER_SINCE:
+        return 1.1 * gap, 0.0
+    return 0.0, 1.1 * gap if at.version < _GRAPHS_SINCE and at.sequences <= 256 else 0.0
 
 
 def graphs_term(model: ModelSpec, at: Conditions) -> Term:
