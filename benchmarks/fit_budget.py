@@ -67,12 +67,17 @@ def conditions_of(run: dict[str, Any]) -> Conditions:
     )  # fmt: skip
 
 
+def sorts(run: dict[str, Any]) -> bool:
+    """Whether the release sorted the logits: another constant, not fitted here."""
+    return conditions_of(run).version < (0, 17)
+
+
 def sampler_constant(runs: list[dict[str, Any]]) -> float:
     """Median of the bytes per logit of the dense runs in which the sampler sets the peak."""
     found = []
     for run in runs:
         layer = run["tokens"] * 2 * (3 * run["inner"] / run["tp"] + RESIDUAL_COPIES * run["hidden"])
-        if run["experts_per_token"] or layer > 0.8 * run["activation_gib"] * GIB:
+        if run["experts_per_token"] or layer > 0.8 * run["activation_gib"] * GIB or sorts(run):
             continue
         rest = run["activation_gib"] * GIB - run["tokens"] * run["hidden"] * 2
         rest -= VISION_BYTES * run["vision"]
@@ -86,7 +91,7 @@ def predicted(run: dict[str, Any], constant: float) -> float:
     logits = run["sequences"] * run["vocabulary"]
     layer = run["tokens"] * 2 * (3 * run["inner"] / run["tp"] + RESIDUAL_COPIES * run["hidden"])
     sampler = logits * SAMPLER_BYTES + run["tokens"] * run["hidden"] * 2
-    if run["experts_per_token"] == 0 and layer > sampler:
+    if sorts(run) or (run["experts_per_token"] == 0 and layer > sampler):
         return term / GIB
     return (term + logits * (constant - SAMPLER_BYTES)) / GIB
 

@@ -62,7 +62,7 @@ def weights_term(model: ModelSpec, at: Conditions) -> Term:
     if model.weight_bytes is None:
         reason = model.weight_source or "not known: the model has only its cache's geometry"
         raise ModelError(
-            f"{model.name}: weights {reason}; state them (weights=SIZE) or give a checkpoint"
+            f"{model.name}: weights {reason}; state them (--weights SIZE) or give a checkpoint"
         )
     whole = model.weight_bytes - model.weight_replicated_bytes
     rank = model.weight_replicated_bytes + -(-whole // (at.tp * at.pp))
@@ -111,7 +111,7 @@ def activation_term(model: ModelSpec, at: Conditions) -> Term:
         kind="formula",
         provenance=(
             f"{what} at {at.tokens:,} tokens and {sequences:,} sequences of {widths.vocabulary:,} "
-            f"logits, fitted to 33 runs on an H100"
+            f"logits, fitted to public start-up reports"
             + ("" if doubt == 1 else "; the model does not state its widths")
         ),
     )
@@ -151,7 +151,7 @@ def graph_count(sequences: int, tokens: int) -> int:
 def non_torch_term(model: ModelSpec, at: Conditions) -> Term:
     """Libraries and communication buffers outside the allocator."""
     if at.tp == 1:
-        low, expected, high, why = 0.05, 0.25, 0.50, "one rank: 0.24 to 0.46 GiB on an H100"
+        low, expected, high, why = 0.02, 0.25, 0.50, "one rank: 0.02 to 0.46 GiB in reports"
     elif at.device.flops_per_s >= _FUSED_FLOPS:
         low, expected, high, why = 0.6, 2.1, 2.5, "fused all-reduce buffers: 2.0 to 2.2 GiB"
     else:
