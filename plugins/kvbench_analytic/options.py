@@ -67,7 +67,7 @@ OPTIONS: tuple[Option, ...] = (
         name="utilization",
         type="float",
         help="Share of the device's memory the engine may use.",
-        default=0.9,
+        default=0.92,
         minimum=0.01,
     ),
     Option(

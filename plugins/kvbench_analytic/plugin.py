@@ -50,6 +50,15 @@ def _own(name: str, unit: str, direction: Direction, meaning: str) -> Metric:
     )
 
 
+#: Terms of a device's budget, in words.
+_TERMS = {
+    "weights": "the weights on one rank",
+    "activation": "the largest step's activations",
+    "graphs": "captured graphs",
+    "non_torch": "communication buffers and the driver",
+    "safety": "memory kept free on purpose",
+}
+
 _OWN = (
     _own(
         "concurrent_requests",
@@ -86,6 +95,16 @@ _OWN = (
         "requests",
         Direction.HIGHER,
         "Whole requests that the high end of the budget admits at once.",
+    ),
+    _own(
+        "device_budget_bytes",
+        "bytes",
+        Direction.NONE,
+        "Bytes of the device that the engine may use: its memory times the utilization.",
+    ),
+    *(
+        _own(f"{term}_budget_bytes", "bytes", Direction.LOWER, f"Expected bytes of {what}.")
+        for term, what in _TERMS.items()
     ),
     _own(
         "workload_logical_bytes",

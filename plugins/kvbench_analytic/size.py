@@ -12,7 +12,7 @@ from kvbench.model.sizing import logical_size, size_at
 from kvbench.model.spec import ModelSpec
 from kvbench.plugins import load_plugins
 from kvbench.report.geometry import ARTIFACT, geometry_json
-from kvbench_analytic.budget import Budget, cell_budget
+from kvbench_analytic.budget import CellBudget, cell_budget
 from kvbench_analytic.lengths import workload_totals
 from kvbench_analytic.options import LAYOUT_OPTIONS
 
@@ -112,24 +112,27 @@ def _request(cell: Cell, model: ModelSpec, arrangement: Arrangement) -> Iterator
         yield "weight_bytes", model.weight_bytes
 
 
-def _pool(cell: Cell, arrangement: Arrangement, budget: Budget) -> dict[str, float]:
+def _pool(cell: Cell, arrangement: Arrangement, budget: CellBudget) -> dict[str, float]:
     tokens = int(cell.settings["context_tokens"]) + int(cell.settings["new_tokens"])
-    blocks = arrangement.num_blocks(budget.expected_bytes)
+    size = budget.size
+    blocks = arrangement.num_blocks(size.expected)
     values: dict[str, float] = {
-        "kv_budget_bytes": budget.expected_bytes,
+        "kv_budget_bytes": size.expected,
         "pool_blocks": blocks,
         "pool_bytes": blocks * arrangement.bytes_per_block,
         "capacity_tokens": arrangement.capacity_tokens(blocks),
         "max_concurrency_requests": arrangement.max_concurrency(blocks, tokens),
-        "concurrent_requests": _admitted(arrangement, budget.expected_bytes, tokens),
-        "max_context_tokens": _longest_context(cell, arrangement, budget.expected_bytes),
+        "concurrent_requests": _admitted(arrangement, size.expected, tokens),
+        "max_context_tokens": _longest_context(cell, arrangement, size.expected),
     }
-    if budget.low_bytes != budget.high_bytes:
+    if budget.requested_bytes is not None:
+        values |= {f"{name}_budget_bytes": term for name, term in budget.terms.items()}
         values |= {
-            "kv_budget_low_bytes": budget.low_bytes,
-            "kv_budget_high_bytes": budget.high_bytes,
-            "concurrent_requests_low": _admitted(arrangement, budget.low_bytes, tokens),
-            "concurrent_requests_high": _admitted(arrangement, budget.high_bytes, tokens),
+            "device_budget_bytes": budget.requested_bytes,
+            "kv_budget_low_bytes": size.low,
+            "kv_budget_high_bytes": size.high,
+            "concurrent_requests_low": _admitted(arrangement, size.low, tokens),
+            "concurrent_requests_high": _admitted(arrangement, size.high, tokens),
         }
     return values
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kvbench.device.catalog import load_device
+from kvbench.device.terms import TERMS
 from kvbench.engine import Cell, Evidence, Stage
 from kvbench.errors import CellFailed, PluginError
 from kvbench.model.load import load_model
@@ -22,7 +24,7 @@ TABLES = {
 DEEPSEEK = ModelSpec(name="mla", layers=(MlaLayer(latent_dim=512, rope_dim=64),) * 61)
 
 
-def size(model, workload=None, **settings):
+def size(model, workload=None, device=None, **settings):
     plugin = load_plugins().get("analytic")
     defaults = {option.name: option.default for option in plugin.info.options}
     cell = Cell(
@@ -36,6 +38,7 @@ def size(model, workload=None, **settings):
         settings={**{k: v for k, v in defaults.items() if v is not None}, **settings},
         model=load_model(model, tables=TABLES) if isinstance(model, str) else model,
         workload=workload,
+        device=device,
     )
     output = plugin.call(cell, None)
     assert all(seen.evidence is Evidence.ANALYTIC for seen in output.observations)
@@ -111,3 +114,26 @@ def test_a_cell_without_model_fails_with_a_reason():
     with pytest.raises(CellFailed) as failure:
         size(None)
     assert failure.value.reason == "no_model"
+
+
+def test_a_device_leaves_an_interval_whose_terms_add_up():
+    values = size("Llama-3.1-8B", device=load_device("h100-80g"), context_tokens=8192)
+    terms = sum(values[f"{name}_budget_bytes"] for name in TERMS)
+    assert values["device_budget_bytes"] - terms == values["kv_budget_bytes"]
+    assert values["weights_budget_bytes"] >= values["weight_bytes"] == 16_060_522_496
+    low, high = values["kv_budget_low_bytes"], values["kv_budget_high_bytes"]
+    assert low < values["kv_budget_bytes"] < high
+    requests = [values[f"concurrent_requests{end}"] for end in ("_low", "", "_high")]
+    assert requests == sorted(requests)
+    assert requests[1] == values["kv_budget_bytes"] // 2**21 * 2**21 // 2**30
+
+
+def test_weights_that_do_not_fit_leave_nothing():
+    values = size("Llama-3.1-70B", device=load_device("l4"))
+    assert values["kv_budget_bytes"] == values["concurrent_requests"] == 0
+    assert values["max_context_tokens"] == 0
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_every_term_of_the_budget_is_a_metric(term):
+    assert (f"{term}_budget_bytes", "analytic") in load_plugins().metrics()
