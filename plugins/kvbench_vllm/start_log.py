@@ -61,7 +61,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"reserved for KV Cache is {_SIZE}",
         rf"available KV cache memory \({_SIZE}\)",
     ),
-    "kv_bytes": (r"kv cache memory in use is ([\d,]+) bytes", ),
+    "kv_bytes": (
+        r"kv cache memory in use is ([\d,]+) bytes",
+        r"kv_cache_memory_bytes=\"(\d+)\"",
+    ),
     "num_blocks": (
         r"# (?:GPU|CUDA|cuda) blocks:? ([\d,]+)",
         r"num_gpu_blocks is:? ([\d,]+)",
@@ -71,8 +74,12 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "tokens": (
         r"GPU KV cache size:? ([\d,]+) tokens",
         r"stored in (?:the )?KV cache \(([\d,]+)\)",
+        r"kv_cache_size_tokens=\"(\d+)\"",
     ),
-    "concurrency": (rf"Maximum concurrency(?: for [\d,]+ tokens per request)?:? {_NUMBER}x",),
+    "concurrency": (
+        rf"Maximum concurrency(?: for [\d,]+ tokens per request)?:? {_NUMBER}x",
+        rf"kv_cache_max_concurrency=\"{_NUMBER}\"",
+    ),
     "concurrency_len": (r"Maximum concurrency for ([\d,]+) tokens per request",),
     "max_len": (
         r"max seq len \(([\d,]+)\)",
@@ -149,6 +156,9 @@ def read_start_log(text: str) -> StartLog | None:
         found = _first(patterns, text)
         if found is not None and (digits := found.replace(",", "")).strip("-."):
             numbers[name] = Rounded(text=digits)
+    if "available_gib" not in numbers and "kv_bytes" in numbers:
+        gib = numbers["kv_bytes"].value / 2**30
+        numbers["available_gib"] = Rounded(text=f"{gib:.9f}")
     words = {name: found for name, each in _WORDS.items() if (found := _first(each, text))}
     return StartLog(numbers=numbers, words=words) if numbers else None
 

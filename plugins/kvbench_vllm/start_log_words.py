@@ -120,7 +120,10 @@ def _length(log: StartLog) -> int | None:
 
 def _tokens_and_concurrency(log: StartLog) -> Iterator[Finding]:
     length = _length(log)
-    if not log.has("tokens", "concurrency") or not length:
+    if not log.has("tokens", "concurrency"):
+        return
+    if not length:
+        yield from _implied_length(log)
         return
     tokens, printed = log.count("tokens") or 0, log.numbers["concurrency"]
     ratio = tokens / length
@@ -138,6 +141,18 @@ def _tokens_and_concurrency(log: StartLog) -> Iterator[Finding]:
         "divides the blocks by the number of layer groups (releases before 0.21) and charges every "
         f"layer in full; the concurrency is right, so the pool holds about "
         f"{int(printed.value * length):,} tokens of such requests",
+    )  # fmt: skip
+
+
+def _implied_length(log: StartLog) -> Iterator[Finding]:
+    tokens, printed = log.count("tokens") or 0, log.numbers["concurrency"]
+    if printed.low <= 0:
+        return
+    low, high = tokens / (printed.high or 1), tokens / printed.low
+    yield finding(
+        "maximum concurrency", f"{printed.text}x", _STATED,
+        f"the length is not stated: {tokens:,} / {printed.text} puts the longest request between "
+        f"{low:,.0f} and {high:,.0f} tokens",
     )  # fmt: skip
 
 
@@ -177,9 +192,10 @@ def _blocks(log: StartLog) -> Iterator[Finding]:
                 f"{words}: one of the blocks is the null block and is never handed out",
             )  # fmt: skip
     elif not tokens and not log.has("state_blocks"):
+        size = log.count("block_size", 16) or 16
         yield finding(
             "GPU blocks", f"{blocks:,} blocks", _STATED,
-            f"{blocks * 16:,} tokens at 16 a block if every layer holds every token",
+            f"{blocks * size:,} tokens at {size:,} a block if every layer holds every token",
         )  # fmt: skip
 
 

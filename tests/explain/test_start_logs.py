@@ -197,3 +197,13 @@ def test_exit_codes_of_the_command() -> None:
     assert run(cli, ["explain", "-"], input="nothing").exit_code == 4
     wrong = "Available KV cache memory: 1.0 GiB\nGPU KV cache size: 715,072 tokens"
     assert run(cli, ["explain", "-", "--model", "Llama-3.1-8B"], input=wrong).exit_code == 1
+
+
+def test_a_page_of_metrics() -> None:
+    found = explain(
+        'vllm:cache_config_info{block_size="32",kv_cache_max_concurrency="2.0",'
+        'kv_cache_memory_bytes="8388608",kv_cache_size_tokens="4096",num_gpu_blocks="128"} 1.0'
+    )
+    assert "128 × 32 = 4,096" in words(found, "GPU KV cache size")
+    assert "between 1,998 and 2,101 tokens" in words(found, "maximum concurrency")
+    assert words(found, "bytes per token").startswith("available / tokens = 0.007812500 GiB")
