@@ -7,6 +7,9 @@ from kvbench_pool.manager import BlockManager, PoolExhausted
 from kvbench_pool.observe import simulated
 from kvbench_pool.settings import memory_of, setting
 
+#: Blocks of a pool that nobody limited.
+_UNLIMITED = 1 << 62
+
 
 def run(cell: Cell) -> CellOutput:
     """Fork the cell's prompt and let every child write.
@@ -16,13 +19,15 @@ def run(cell: Cell) -> CellOutput:
     """
     prompt, forks = setting(cell, "context_tokens", int), setting(cell, "forks", int)
     new_tokens = setting(cell, "new_tokens", int)
-    memory = memory_of(cell, default_blocks=(forks + 1) * (prompt + new_tokens))
+    memory = memory_of(cell, default_blocks=_UNLIMITED)
     usable = memory.num_blocks - memory.null_blocks
     if usable < 1:
         raise PoolExhausted("pool_exhausted", "the pool has no block to hand out")
-    unshared = (forks + 1) * -(-(prompt + new_tokens) // memory.block_size)
+    # More than the prompt, and a copied block with the new ones for each child, is never used.
+    own = 2 + new_tokens // memory.block_size
+    enough = -(-prompt // memory.block_size) + forks * own
     blocks = fork_blocks(
-        BlockManager(min(usable, unshared), memory.block_size, content=False),
+        BlockManager(min(usable, enough), memory.block_size, content=False),
         prompt_tokens=prompt,
         forks=forks,
         new_tokens=new_tokens,
