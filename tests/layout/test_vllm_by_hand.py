@@ -144,3 +144,29 @@ def test_derivation_puts_the_numbers_in() -> None:
     lines = "\n".join(arrange(load_model("Qwen3-Next-80B-A3B")).derivation(8192))
     assert "⌈1097728 B / (16 · 2048 B)⌉ = 544 tokens" in lines
     assert "⌈8192 / 544⌉ = 16 blocks" in lines
+
+
+def test_windows_in_some_layers_of_a_qwen2_are_refused() -> None:
+    from kvbench.model.hf import spec_from_config
+
+    config = {
+        "model_type": "qwen2",
+        "num_hidden_layers": 8,
+        "use_sliding_window": True,
+        "sliding_window": 4096,
+        "max_window_layers": 4,
+    }
+    with pytest.raises(ModelError, match="some but not all layers"):
+        arrange(spec_from_config(config, name="q"))
+    assert arrange(spec_from_config({**config, "max_window_layers": 0}, name="q")).groups
+
+
+def test_architectures_that_vllm_runs_through_transformers() -> None:
+    from kvbench.model.hf import spec_from_config
+
+    config = {"model_type": "solar_open", "architectures": ["SolarOpenForCausalLM"]}
+    pool = arrange(spec_from_config(config, name="solar"))
+    assert any("Transformers backend" in note for note in pool.assumptions)
+    latent = {"model_type": "youtu", "architectures": ["YoutuForCausalLM"]}
+    with pytest.raises(ModelError, match="Transformers backend, whose cache for mla layers"):
+        arrange(spec_from_config(latent, name="youtu"))

@@ -12,7 +12,12 @@ from kvbench.model.spec import ModelSpec
 from kvbench_vllm.layout.arrangement import VERSION, VllmArrangement, public_group
 from kvbench_vllm.layout.groups import CacheGroup, make_groups
 from kvbench_vllm.layout.options import OPTION_KINDS, engine_options
-from kvbench_vllm.layout.refusals import check_cache_dtype, check_model, check_tensor_parallel
+from kvbench_vllm.layout.refusals import (
+    check_cache_dtype,
+    check_model,
+    check_tensor_parallel,
+    uses_transformers_backend,
+)
 from kvbench_vllm.layout.spec import CacheSpec
 from kvbench_vllm.layout.worker import (
     Worker,
@@ -156,6 +161,8 @@ def _assumptions(worker: Worker, options: LayoutOptions) -> tuple[str, ...]:
         f"max_num_batched_tokens {engine.max_num_batched_tokens}, "
         f"{engine.tokens_in_flight(options.pp)} tokens in flight",
     ]
+    if uses_transformers_backend(worker.model):
+        notes.append(f"{worker.model.architecture} runs through vLLM's Transformers backend")
     if worker.dtype != worker.model.dtype:
         notes.append(f"the {worker.model.dtype} model runs in {worker.dtype}")
     if worker.element.scale:

@@ -21,24 +21,50 @@ from kvbench.model.spec import (
 _HEADS = (FullLayer, SlidingLayer, ChunkedLayer, CrossLayer)
 
 
+#: Families built on Qwen2's model class, which has no layers of both kinds.
+_ONE_KIND_ONLY = frozenset(
+    {"qwen2", "qwen3", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "mimo"}
+)
+#: Kinds that vLLM's Transformers backend keeps as the model has them.
+_BACKEND_KINDS = frozenset({"full", "sliding", "none"})
+
+
 def check_model(model: ModelSpec) -> None:
-    """Refuse an architecture that vLLM has no model class for.
+    """Refuse an architecture or a mixture of layers that vLLM has no model class for.
 
     Raises:
-        ModelError: Naming the architecture.
+        ModelError: Naming the architecture or the layers.
     """
-    if model.architecture and model.architecture not in _architectures():
+    kinds = {layer.kind for layer in distinct_layers(model.layers)}
+    facts = _architectures()
+    if uses_transformers_backend(model):
+        if kinds - _BACKEND_KINDS:
+            raise ModelError(
+                f"{model.name}: vLLM runs {model.architecture} through its Transformers backend, "
+                f"whose cache for {min(kinds - _BACKEND_KINDS)} layers is not known"
+            )
+    elif model.architecture and model.architecture not in facts["architectures"]:
         raise ModelError(f"{model.name}: vLLM has no model class for {model.architecture}")
+    if model.model_type in _ONE_KIND_ONLY and {"full", "sliding"} <= kinds:
+        raise ModelError(f"{model.name}: vLLM refuses a window for some but not all layers")
     for layer in distinct_layers(model.layers):
         if isinstance(layer, StateLayer) and layer.mechanism == "rg_lru":
             raise ModelError(f"{model.name}: vLLM has no {layer.mechanism} layers")
 
 
+def uses_transformers_backend(model: ModelSpec) -> bool:
+    """Whether vLLM has no class of its own for the model, but runs transformers' class."""
+    return model.architecture in _architectures()["transformers_backend"]
+
+
 @cache
-def _architectures() -> frozenset[str]:
+def _architectures() -> dict[str, frozenset[str]]:
     text = resources.files(__package__).joinpath("architectures.json").read_text(encoding="utf-8")
     facts = json.loads(text)
-    return frozenset([*facts["architectures"], *facts["aliases"]])
+    return {
+        "architectures": frozenset([*facts["architectures"], *facts["aliases"]]),
+        "transformers_backend": frozenset(facts["transformers_backend"]),
+    }
 
 
 def check_tensor_parallel(model: ModelSpec, tp: int) -> None:
