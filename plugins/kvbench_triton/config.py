@@ -63,25 +63,37 @@ def _entry(block_h: int, block_n: int, warps: int, stages: int, programs: int) -
 
 #: (family, kind of cache row, width class) -> configuration with the largest ``block_h``.
 TABLE: dict[tuple[str, str, int], KernelConfig] = {
-    ("sm_80", "kv16", 64): _entry(32, 128, 4, 3, 2),
-    ("sm_80", "kv16", 128): _entry(32, 64, 4, 3, 2),
+    ("sm_80", "kv16", 64): _entry(16, 128, 4, 3, 2),
+    ("sm_80", "kv16-wide", 64): _entry(32, 128, 4, 3, 2),
+    ("sm_80", "kv16", 128): _entry(16, 64, 4, 3, 2),
+    ("sm_80", "kv16-wide", 128): _entry(32, 64, 4, 3, 2),
     ("sm_80", "kv16", 256): _entry(16, 32, 4, 3, 2),
-    ("sm_80", "kv8", 64): _entry(32, 128, 4, 3, 3),
-    ("sm_80", "kv8", 128): _entry(32, 64, 4, 3, 3),
+    ("sm_80", "kv8", 64): _entry(16, 128, 4, 3, 3),
+    ("sm_80", "kv8-wide", 64): _entry(32, 64, 2, 3, 4),
+    ("sm_80", "kv8", 128): _entry(16, 64, 4, 3, 3),
+    ("sm_80", "kv8-wide", 128): _entry(32, 64, 4, 3, 3),
     ("sm_80", "kv8", 256): _entry(16, 64, 4, 3, 2),
     ("sm_80", "mla", 0): _entry(32, 64, 8, 2, 1),
-    ("sm_90", "kv16", 64): _entry(32, 128, 4, 3, 3),
-    ("sm_90", "kv16", 128): _entry(32, 64, 4, 3, 3),
+    ("sm_90", "kv16", 64): _entry(16, 128, 4, 3, 3),
+    ("sm_90", "kv16-wide", 64): _entry(32, 128, 4, 3, 2),
+    ("sm_90", "kv16", 128): _entry(16, 64, 4, 3, 3),
+    ("sm_90", "kv16-wide", 128): _entry(32, 64, 4, 3, 2),
     ("sm_90", "kv16", 256): _entry(16, 32, 4, 3, 3),
-    ("sm_90", "kv8", 64): _entry(32, 128, 4, 3, 3),
-    ("sm_90", "kv8", 128): _entry(32, 64, 4, 3, 4),
+    ("sm_90", "kv8", 64): _entry(16, 128, 4, 3, 3),
+    ("sm_90", "kv8-wide", 64): _entry(32, 64, 2, 3, 4),
+    ("sm_90", "kv8", 128): _entry(16, 64, 4, 3, 4),
+    ("sm_90", "kv8-wide", 128): _entry(32, 64, 4, 3, 3),
     ("sm_90", "kv8", 256): _entry(16, 64, 4, 3, 2),
     ("sm_90", "mla", 0): _entry(32, 64, 8, 2, 1),
-    ("sm_100", "kv16", 64): _entry(32, 128, 4, 3, 3),
-    ("sm_100", "kv16", 128): _entry(32, 64, 4, 3, 3),
+    ("sm_100", "kv16", 64): _entry(16, 128, 4, 3, 3),
+    ("sm_100", "kv16-wide", 64): _entry(32, 128, 4, 3, 2),
+    ("sm_100", "kv16", 128): _entry(16, 64, 4, 3, 3),
+    ("sm_100", "kv16-wide", 128): _entry(32, 64, 4, 3, 2),
     ("sm_100", "kv16", 256): _entry(16, 32, 4, 3, 3),
-    ("sm_100", "kv8", 64): _entry(32, 128, 4, 3, 3),
-    ("sm_100", "kv8", 128): _entry(32, 128, 4, 3, 2),
+    ("sm_100", "kv8", 64): _entry(16, 128, 4, 3, 3),
+    ("sm_100", "kv8-wide", 64): _entry(32, 64, 2, 3, 4),
+    ("sm_100", "kv8", 128): _entry(16, 128, 4, 3, 2),
+    ("sm_100", "kv8-wide", 128): _entry(32, 128, 4, 3, 2),
     ("sm_100", "kv8", 256): _entry(16, 64, 4, 3, 2),
     ("sm_100", "mla", 0): _entry(64, 64, 8, 2, 1),
     ("gfx942", "kv16", 64): _entry(16, 64, 4, 2, 4),
@@ -99,19 +111,18 @@ MIN_BLOCK_H = 16
 _INTERPRETER = _entry(16, 32, 4, 2, 1)
 
 
-def row_kind(shape: DecodeShape) -> str:
-    """``mla``, ``kv8`` (fp8, int8) or ``kv16``: what decides a kernel's resources."""
-    if shape.is_mla:
-        return "mla"
-    return "kv8" if shape.kv_dtype in ("fp8_e4m3", "int8") else "kv16"
+def table_key(shape: DecodeShape, family: str) -> tuple[str, str, int]:
+    """The table's key for ``shape``, in the table or not.
 
-
-def width_class(shape: DecodeShape) -> int:
-    """Smallest width class that holds both head dims, 0 for MLA."""
+    ``-wide`` entries are for more query heads per KV head than the smallest matrix has rows.
+    """
     if shape.is_mla:
-        return 0
+        return family, "mla", 0
+    kind = "kv8" if shape.kv_dtype in ("fp8_e4m3", "int8") else "kv16"
     widest = max(shape.head_dim_k, shape.head_dim_v)
-    return min(width for width in WIDTH_CLASSES if width >= widest)
+    width = min(width for width in WIDTH_CLASSES if width >= widest)
+    wide = (family, f"{kind}-wide", width)
+    return wide if shape.group > MIN_BLOCK_H and wide in TABLE else (family, kind, width)
 
 
 def pick_config(shape: DecodeShape, target: Target) -> KernelConfig:
@@ -137,7 +148,7 @@ def pick_config(shape: DecodeShape, target: Target) -> KernelConfig:
 
 def _table_entry(shape: DecodeShape, target: Target) -> KernelConfig:
     try:
-        return TABLE[target.family, row_kind(shape), width_class(shape)]
+        return TABLE[table_key(shape, target.family)]
     except KeyError:
         families = sorted({family for family, _, _ in TABLE})
         raise EngineUnavailable(
@@ -159,3 +170,8 @@ def nvidia_family(major: int, minor: int) -> str:
         )
     newest = max(family for family in (8, 9, 10) if family <= major)
     return f"sm_{newest}0"
+
+
+def programs_of_group(shape: DecodeShape, config: KernelConfig) -> int:
+    """Programs that share the query heads of one KV head, and so read the same tiles."""
+    return -(-shape.group // config.block_h)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvbench_triton.config import KernelConfig, Target
+from kvbench_triton.config import KernelConfig, Target, programs_of_group
 from kvbench_triton.shape import DecodeShape
 
 #: A shorter span spends more on its start and its partial result than on its tokens.
@@ -100,7 +100,7 @@ def _spans(sequence: int, start: int, end: int, span: int, tile: int, row: int) 
 
 def programs_per_item(shape: DecodeShape, config: KernelConfig) -> int:
     """Programs that share one work item: KV heads times blocks of their query heads."""
-    return shape.kv_heads * -(-shape.group // config.block_h)
+    return shape.kv_heads * programs_of_group(shape, config)
 
 
 def choose_span(tiles: Sequence[int], programs: int, config: KernelConfig, target: Target) -> int:

@@ -37,14 +37,31 @@ class Code:
         return self.loop.total()
 
     @property
+    def wide_loads(self) -> int:
+        """128-bit loads from global memory in the loop, one warp."""
+        return sum(count for opcode, count in self.loop.items() if _is_wide(opcode))
+
+    @property
+    def narrow_loads(self) -> int:
+        """Other loads from global memory in the loop, one warp."""
+        return (
+            sum(count for opcode, count in self.loop.items() if _is_load(opcode)) - self.wide_loads
+        )
+
+    @property
     def wide_load_bytes(self) -> int:
         """Bytes that one round of the loop loads with 128-bit accesses, all threads."""
-        return 16 * self.threads * sum(n for op, n in self.loop.items() if _is_wide(op))
+        return 16 * self.threads * self.wide_loads
+
+
+def _is_load(opcode: str) -> bool:
+    """Whether it loads from global memory (the barrier ``LDGDEPBAR`` does not)."""
+    nvidia = opcode.split(".")[0] in ("LDG", "LDGSTS")
+    return nvidia or opcode.startswith(("global_load", "buffer_load"))
 
 
 def _is_wide(opcode: str) -> bool:
-    nvidia = opcode.startswith(("LDG", "LDGSTS")) and ".128" in opcode
-    return nvidia or opcode.endswith("load_dwordx4")
+    return _is_load(opcode) and (".128" in opcode or opcode.endswith("dwordx4"))
 
 
 def read_sass(sass: str, usage: str, verbose: str, *, shared_bytes: int, threads: int) -> Code:

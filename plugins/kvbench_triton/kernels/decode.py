@@ -148,6 +148,7 @@ def decode_split(
         rows = (pages * kv_stride_block + slots * kv_stride_slot)[:, None]
         k = tl.load(keys + rows, mask=valid[:, None] & k_ok[None, :], other=0)
         v = tl.load(values + rows, mask=valid[:, None] & v_ok[None, :], other=0)
+        k_scale = tl.full([BLOCK_N], 1.0, tl.float32)
         if KIND == 2:
             scale_at = scales + pages * scale_stride_block + slots * scale_stride_slot + 2 * kv_head
             k_scale = tl.load(scale_at, mask=valid, other=0.0)
@@ -160,12 +161,12 @@ def decode_split(
             k_even, k_odd = unpack_pairs(k, KIND, UNPACK)
             scores = tl.dot(query_even, tl.trans(k_even.to(DOT)), input_precision="ieee")
             scores = tl.dot(query_odd, tl.trans(k_odd.to(DOT)), scores, input_precision="ieee")
-        scores *= score_scale
-        if KIND == 2:
-            scores *= k_scale[None, :]
+        # Masked keys are loaded as zeros, so adding -inf masks them, in the scale's own FMA.
+        bias = tl.where(valid, 0.0, float("-inf"))[None, :]
         if SOFTCAP:
-            scores = tanh(scores) * cap_scale
-        scores = tl.where(valid[None, :], scores, float("-inf"))
+            scores = tanh(scores * (k_scale * score_scale)[None, :]) * cap_scale + bias
+        else:
+            scores = scores * (k_scale * score_scale)[None, :] + bias
         weights, shrink, peak, total = online_softmax(scores, peak, total)
         if KIND == 2:
             weights *= v_scale[None, :]
