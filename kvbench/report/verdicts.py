@@ -73,15 +73,30 @@ def _fits(frame: pd.DataFrame, context: float | None) -> str:
     named = with_series(frame, ROLES["context"])
     ordered = named.sort_values("value", ascending=False).drop_duplicates("series")
     length = f"of {plain_number(context)} tokens " if context is not None else ""
+    whose = _whose(frame)
     if len(ordered) == 1:
-        row = rows_of(ordered)[0]
-        whose = "" if missing(row["model"]) else f" for {row['model']}"
-        return f"{_count(row)} concurrent requests {length}fit{whose}."
+        return f"{_count(rows_of(ordered)[0])} concurrent requests {length}fit{whose}."
     shown = ordered if len(ordered) <= 4 else pd.concat([ordered.head(2), ordered.tail(2)])
     facts = [f"{row.series}: {_count(row)}" for row in rows_of(shown)]
     left = len(ordered) - len(shown)
     rest = f" ({left} more between them)" if left else ""
-    return f"Concurrent requests {length}that fit: {'; '.join(facts)}{rest}."
+    return f"Concurrent requests {length}that fit{whose}: {'; '.join(facts)}{rest}."
+
+
+def _whose(frame: pd.DataFrame) -> str:
+    """Model, device and ranks that all rows share, in words."""
+    found = {
+        role: frame[role].iloc[0]
+        for role in ("model", "device", "tp")
+        if frame[role].nunique() == 1 and not missing(frame[role].iloc[0])
+    }
+    ranks = int(found.get("tp", 1))
+    words = [f" for {found['model']}"] if "model" in found else []
+    if "device" in found:
+        words.append(f" on {ranks} × {found['device']}" if ranks > 1 else f" on {found['device']}")
+    elif ranks > 1:
+        words.append(f" on {ranks} ranks")
+    return "".join(words)
 
 
 def _count(row: Row) -> str:

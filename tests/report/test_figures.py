@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from kvbench.engine import Direction, Evidence, Metric
 from kvbench.report.evidence import LOOKS
 from kvbench.report.figures.lines import Ceiling, metric_lines
 from kvbench.report.figures.occupancy import blocks_over_time
@@ -14,7 +15,8 @@ from kvbench.report.figures.run import run_charts
 from kvbench.report.figures.shares import slot_shares
 from kvbench.report.figures.style import byte_locator, to_png, to_svg
 from kvbench.report.frames import run_frames
-from tests.report.sample_run import sample_results
+from kvbench.results import build_results
+from tests.report.sample_run import metadata, record, sample_results
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +116,54 @@ def test_shares_say_what_is_live():
     frame = pd.DataFrame({"series": ["a"], "live_ratio": [0.9], "tail_waste_ratio": [0.1]})
     texts = [text.get_text() for text in slot_shares(frame, "simulated").axes[0].texts]
     assert texts == ["90 % live"]
+
+
+def budget_run():
+    terms = {"weights": 10, "graphs": 1, "safety": 0}
+    metrics_, parts = {}, []
+    names = [*(f"{term}_budget_bytes" for term in terms), "device_budget_bytes", "kv_budget_bytes"]
+    names += ["kv_budget_low_bytes", "kv_budget_high_bytes", "concurrent_requests"]
+    names += ["concurrent_requests_low", "concurrent_requests_high"]
+    for name in names:
+        metrics_[name, "analytic"] = Metric(
+            name=name,
+            unit="requests" if "requests" in name else "bytes",
+            direction=Direction.HIGHER,
+            evidence=Evidence.ANALYTIC,
+            meaning="For this test.",
+            exact=True,
+        )
+    for place, (tokens, fit) in enumerate([(8192, (4, 5, 8)), (16384, (2, 2, 3))]):
+        numbers = [*(2**30 * size for size in terms.values()), 72 * 2**30, 61 * 2**30]
+        numbers += [60 * 2**30, 62 * 2**30, fit[1], fit[0], fit[2]]
+        values = {(name, "analytic"): n for name, n in zip(names, numbers, strict=True)}
+        axes = {"model": "m", "device": "h100", "context_tokens": tokens}
+        parts.append(record(place, "fit", "analytic", axes, values=values))
+    types = {"model": "str", "device": "str", "context_tokens": "int"}
+    about = metadata(axis_types=types, metrics=metrics_, comparisons=(), expectations=())
+    return run_frames(build_results(parts, about))
+
+
+def test_memory_is_shown_by_term_with_the_interval_of_the_cache():
+    charts = {chart.slug: chart for chart in run_charts(budget_run())}
+    alt = charts["fit-memory"].alt
+    assert "of 72 GiB, graphs 1 GiB, weights 10 GiB, cache 61 GiB" in alt
+    texts = [text.get_text() for text in charts["fit-waterfall"].figure.axes[0].texts]
+    assert texts == ["72 GiB", "−1 GiB", "−10 GiB", "61 GiB (60–62 GiB)"]
+
+
+def test_the_map_tells_sure_from_doubtful():
+    charts = {chart.slug: chart for chart in run_charts(budget_run())}
+    symbols = [text.get_text() for text in charts["fit-fits"].figure.axes[0].texts]
+    # 8,192 tokens: 1, 2, 4 fit and 8 may; 16,384 tokens: 1 and 2 fit, 4 does not.
+    assert symbols.count("●") == 5
+    assert symbols.count("◐") == 1
+    assert "at least 4 at 8,192, 2 at 16,384" in charts["fit-fits"].alt
+
+
+def test_panels_share_one_scale(run):
+    frame = rows(run.values, "max_concurrency_requests")
+    split = pd.concat([frame.assign(param_device=f"gpu-{i}") for i in range(2)])
+    figure = metric_lines(split, "context_tokens", panel="device")
+    assert {axis.get_yscale() for axis in figure.axes} == {"symlog"}
+    assert len({axis.get_ylim() for axis in figure.axes}) == 1

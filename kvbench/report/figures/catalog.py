@@ -90,7 +90,7 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
 
     drawn: set[tuple[object, ...]] = set()
     for key in sorted(groups, key=place):
-        if key[1] in _SHARES:
+        if key[1] in _SHARES or key[1].endswith("_budget_bytes"):
             continue
         numbers = (key[0], *groups[key]["value"])
         told = (key[0], _REPEATS.get(key[1], "")) in groups or numbers in drawn

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from kvbench.report.evidence import ORDER
+from kvbench.report.figures.capacity import budget_charts, fit_charts
 from kvbench.report.figures.catalog import metric_charts
 from kvbench.report.figures.chart import Chart
 from kvbench.report.figures.comparison import MAX_ROWS, ratio_forest
@@ -31,6 +32,8 @@ def run_charts(run: RunFrames) -> list[Chart]:
     """Return the charts that there are data for."""
     return [
         *metric_charts(run),
+        *fit_charts(run),
+        *budget_charts(run),
         *share_charts(run),
         *_occupancy(run),
         *curve_charts(run),
