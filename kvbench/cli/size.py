@@ -104,9 +104,13 @@ def _layout(name: str) -> Layout:
     if name == PagedLayout.name:
         # The core's own layout spares the plain question the discovery of plugins.
         return PagedLayout()
-    from kvbench.plugins import load_plugins
+    from importlib.metadata import entry_points
 
-    return load_plugins().layout(name)
+    from kvbench.plugins import GROUP, discover, load_plugins
+
+    # A plugin usually calls its layout by its own name: look there before loading all.
+    namesake = discover(entry_points(group=GROUP, name=name)).layouts()
+    return namesake[name] if name in namesake else load_plugins().layout(name)
 
 
 def _answer(references: Sequence[str], question: Question, output_format: str) -> None:
