@@ -143,7 +143,7 @@ def test_mxfp4_of_gpt_oss_is_experts_only() -> None:
     [
         (tiny(model_type="never_heard_of_it"), "no parameter formula for model_type"),
         (tiny(quantization_config={"quant_method": "homemade"}), "'homemade'"),
-        ({"model_type": "llama"}, "the config has no"),
+        ({"model_type": "chatglm"}, "the config has no"),
         (tiny(hidden_size="wide"), "hidden_size must be an integer"),
         (tiny(num_hidden_layers=10**7), "num_hidden_layers must be at most"),
         (tiny(vocab_size=-1), "vocab_size must be an integer"),
@@ -165,3 +165,18 @@ def test_ranks_hold_all_of_the_replicated_and_a_share_of_the_rest(tp: int, layer
     assert rank * tp >= weights.bytes
     assert rank >= weights.replicated_bytes
     assert weights.rank_bytes(1) == weights.bytes
+
+
+def test_what_a_published_config_leaves_out_is_its_class_default() -> None:
+    """Gemma 3's own files state neither vocabulary nor heads."""
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "sliding_window": 1024,
+    }
+    counts = count_parameters({"model_type": "gemma3", "text_config": text})
+    assert counts.embedding == 262_208 * 2560
+    assert counts.head == 0
+    assert counts.total == 3_880_263_168

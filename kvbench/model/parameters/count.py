@@ -10,37 +10,11 @@ from typing import Any
 from kvbench.errors import ModelError
 from kvbench.model.parameters import layers
 from kvbench.model.parameters.traits import TRAITS, Traits
-from kvbench.model.parameters.values import Values
+from kvbench.model.parameters.values import Values, class_defaults
 from kvbench.model.parameters.vision import vision_parameters
 
 #: Keys under which multimodal configs keep their language model.
 _NESTED = ("thinker_config", "text_config", "language_config", "llm_config")
-
-#: Language model of multimodal families whose nested config does not name its own family.
-_LANGUAGE = {
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "llama4": "llama4_text",
-    "mllama": "llama",
-    "qwen2_vl": "qwen2_vl_text",
-    "qwen2_5_vl": "qwen2_5_vl_text",
-    "qwen3_vl": "qwen3_vl_text",
-    "qwen3_vl_moe": "qwen3_vl_moe_text",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "llava": "llama",
-    "mistral3": "mistral",
-}
-
-#: What the nested config of a family leaves out because its class has it as default.
-_TEXT_DEFAULTS: dict[str, dict[str, int]] = {
-    "llava": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-    },
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +86,8 @@ def language_values(config: Mapping[str, Any]) -> Values:
 
 
 def _language(config: Mapping[str, Any]) -> tuple[Values, bool | None]:
+    from kvbench.model.hf.read import text_type
+
     if not isinstance(config, Mapping):
         raise ModelError(f"a config is a JSON object, got {type(config).__name__}")
     family, values = config.get("model_type"), config
@@ -119,12 +95,15 @@ def _language(config: Mapping[str, Any]) -> tuple[Values, bool | None]:
     for key in _NESTED:
         inner = values.get(key)
         if isinstance(inner, Mapping):
-            family = inner.get("model_type") or _LANGUAGE.get(str(family), family)
+            family = inner.get("model_type") or family
             tied = inner.get("tie_word_embeddings", tied)
-            values = {**_TEXT_DEFAULTS.get(str(config.get("model_type")), {}), **inner}
+            values = inner
     if not isinstance(family, str):
         raise ModelError("the config has no model_type")
-    return Values(values, _LANGUAGE.get(family, family)), None if tied is None else bool(tied)
+    if family not in TRAITS:
+        family = text_type(family) or family
+    found = Values(values, family, class_defaults(family))
+    return found, found.get("tie_word_embeddings") if tied is None else bool(tied)
 
 
 def _ends(values: Values, traits: Traits, tied: bool) -> Counter[str]:
@@ -141,6 +120,6 @@ def _ends(values: Values, traits: Traits, tied: bool) -> Counter[str]:
         found["small"] -= hidden
     if not tied:
         found["head"] += rows * hidden
-        found["small"] += rows if traits.head_bias else 0
+        found["small"] += rows if traits.head_bias or values.flag("lm_head_bias") else 0
     found.update(layers.per_layer_embeddings(values))
     return found

@@ -109,4 +109,8 @@ def dense_width(values: Values) -> int:
     """Inner elements of a dense layer."""
     if values.family == "llama4_text":
         return values.number("intermediate_size_mlp", "intermediate_size")
+    if values.family == "lfm2" and values.flag("block_auto_adjust_ff_dim", default=True):
+        multiple = max(1, values.number("block_multiple_of", default=256))
+        width = 2 * values.number("block_ff_dim", "intermediate_size") // 3
+        return -(-width // multiple) * multiple
     return values.inner

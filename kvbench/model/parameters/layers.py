@@ -65,7 +65,9 @@ def _mixer(values: Values, traits: Traits, layer: int) -> Counter[str]:
             return state.mamba1(values)
         case "falcon_h1":
             return _attention(values, traits, layer) + state.mamba2(values)
-        case "granitemoehybrid" | "bamba" if kind == "mamba":
+        case "granitemoehybrid" if kind != "attention":
+            return state.mamba2(values)
+        case "bamba" if layer not in values.sequence("attn_layer_indices"):
             return state.mamba2(values)
         case "jamba" if not _is_jamba_attention(values, layer):
             return state.mamba1(values)

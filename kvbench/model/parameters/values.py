@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from kvbench.errors import ModelError
@@ -10,6 +14,8 @@ from kvbench.errors import ModelError
 #: No dimension, count or vocabulary is larger.
 _LARGEST = 1 << 28
 _MOST_LAYERS = 2048
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Values:
@@ -19,13 +25,21 @@ class Values:
         family: ``model_type`` of the language model.
     """
 
-    def __init__(self, values: Mapping[str, Any], family: str) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], family: str, defaults: Mapping[str, Any] = _NOTHING
+    ) -> None:
         self._values = values
+        self._defaults = defaults
         self.family = family
 
     def get(self, *names: str, default: Any = None) -> Any:
-        """First value of ``names`` that is not null."""
-        found = (self._values[name] for name in names if self._values.get(name) is not None)
+        """First value of ``names`` that is not null.
+
+        When none of the names is stated at all, the default of the family's config class.
+        """
+        is_stated = any(name in self._values for name in names)
+        holder = self._values if is_stated else self._defaults
+        found = (holder[name] for name in names if holder.get(name) is not None)
         return next(found, default)
 
     def number(self, *names: str, default: int | None = None) -> int:
@@ -104,3 +118,20 @@ class Values:
         """Width of a dense feed-forward layer."""
         names = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner")
         return self.number(*names, default=4 * self.hidden)
+
+
+def class_defaults(family: str) -> Mapping[str, Any]:
+    """Defaults of a family's published config class, for what counting needs.
+
+    Those that the cache's geometry rests on too come from the one place that has them.
+    """
+    from kvbench.model.hf.read import family_defaults
+
+    return {**_defaults().get(family, {}), **family_defaults(family)}
+
+
+@cache
+def _defaults() -> Mapping[str, Mapping[str, Any]]:
+    text = resources.files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
+    found: Mapping[str, Mapping[str, Any]] = json.loads(text)["families"]
+    return found
