@@ -56,6 +56,23 @@ def _feed_forward(values: Values, traits: Traits, layer: int) -> Counter[str]:
 
 
 def _mixer(values: Values, traits: Traits, layer: int) -> Counter[str]:
+    recurrent = _recurrent(values, layer)
+    if recurrent is not None:
+        return recurrent
+    match values.family:
+        case "falcon_h1":
+            return _attention(values, traits, layer) + state.mamba2(values)
+        case "kimi_linear":
+            return _kimi(values, layer)
+        case _ if values.get("linear_num_value_heads") is not None and _is_linear(values, layer):
+            return gated_delta(values)
+        case _ if values.get("kv_lora_rank") is not None:
+            return latent_attention(values)
+    return _attention(values, traits, layer)
+
+
+def _recurrent(values: Values, layer: int) -> Counter[str] | None:
+    """The state-space or convolution mixer of a layer, ``None`` for a layer of attention."""
     kinds = values.sequence("layer_types", "layers_block_type")
     kind = kinds[layer] if layer < len(kinds) else ""
     match values.family:
@@ -63,8 +80,6 @@ def _mixer(values: Values, traits: Traits, layer: int) -> Counter[str]:
             return state.mamba2(values)
         case "mamba" | "falcon_mamba":
             return state.mamba1(values)
-        case "falcon_h1":
-            return _attention(values, traits, layer) + state.mamba2(values)
         case "granitemoehybrid" if kind != "attention":
             return state.mamba2(values)
         case "bamba" if layer not in values.sequence("attn_layer_indices"):
@@ -73,13 +88,7 @@ def _mixer(values: Values, traits: Traits, layer: int) -> Counter[str]:
             return state.mamba1(values)
         case "lfm2" if kind == "conv":
             return _short_conv(values)
-        case "kimi_linear":
-            return _kimi(values, layer)
-        case _ if values.get("linear_num_value_heads") is not None and _is_linear(values, layer):
-            return gated_delta(values)
-        case _ if values.get("kv_lora_rank") is not None:
-            return latent_attention(values)
-    return _attention(values, traits, layer)
+    return None
 
 
 def _attention(values: Values, traits: Traits, layer: int) -> Counter[str]:
