@@ -15,7 +15,7 @@ from kvbench_triton import timing
 from kvbench_triton.allocate import check_fits
 from kvbench_triton.backend import INTERPRETER, TORCH_CPU, Backend
 from kvbench_triton.ceilings import Ceilings
-from kvbench_triton.nvml import DeviceState
+from kvbench_triton.nvml import DeviceState, state_warnings
 from kvbench_triton.problem import Problem, build_problem, relative_error, scatter_rows
 from kvbench_triton.reference import reference_decode
 from kvbench_triton.scenario import Scenario, resolve
@@ -179,18 +179,8 @@ def _warnings(device: _Measured, moved_bytes: int) -> tuple[str, ...]:
     clocks = (device.before.sm_clock_hz, device.after.sm_clock_hz)
     return (
         *timing.doubts(device.timed, clocks, moved_bytes, device.peak_bytes_per_s),
-        *state_warnings(device.before, device.after),
+        *state_warnings(device.before, device.after, pid=os.getpid()),
     )
-
-
-def state_warnings(before: DeviceState, after: DeviceState) -> tuple[str, ...]:
-    """Sentences about slowdowns and other processes on the device."""
-    slowdowns = sorted({*(before.slowdowns or ()), *(after.slowdowns or ())})
-    found = [f"the device was slowed down: {', '.join(slowdowns)}"] if slowdowns else []
-    others = max(before.foreign(os.getpid()) or 0, after.foreign(os.getpid()) or 0)
-    if others:
-        found.append(f"{others} other compute processes were on the device")
-    return tuple(found)
 
 
 def _state(device: _Measured) -> str:

@@ -180,3 +180,13 @@ def _scaled(value: int | None, factor: int) -> int | None:
 
 def _names(reasons: int) -> tuple[str, ...]:
     return tuple(name for bit, name in SLOWDOWNS.items() if reasons & bit)
+
+
+def state_warnings(before: DeviceState, after: DeviceState, *, pid: int) -> tuple[str, ...]:
+    """Sentences about slowdowns and about processes other than ``pid`` on the device."""
+    slowdowns = sorted({*(before.slowdowns or ()), *(after.slowdowns or ())})
+    found = [f"the device was slowed down: {', '.join(slowdowns)}"] if slowdowns else []
+    others = max(before.foreign(pid) or 0, after.foreign(pid) or 0)
+    if others:
+        found.append(f"{others} other compute processes were on the device")
+    return tuple(found)
