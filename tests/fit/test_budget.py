@@ -55,6 +55,18 @@ def test_the_public_run_on_an_rtx_4090() -> None:
         assert high - low < blocks / 2
 
 
+@pytest.mark.parametrize(
+    ("name", "tp", "logged_gib"),
+    [("Llama-3.1-8B", 1, 58.11), ("Llama-3.1-8B", 2, 63.76), ("Qwen2.5-7B", 1, 58.53)],
+)
+def test_public_pools_on_an_h100(name: str, tp: int, logged_gib: float) -> None:
+    """llm-d-planner's accuracy report: vLLM 0.19 at utilization 0.95; to 0.5 %."""
+    at = conditions(utilization=0.95, tp=tp, version=(0, 19))
+    size = make_budget(load_model(name), at).kv_bytes
+    assert size.low <= logged_gib * GIB <= size.high
+    assert size.expected / GIB == pytest.approx(logged_gib, rel=0.005)
+
+
 def test_sampler_of_many_logits_by_hand() -> None:
     size = activation_term(small(), conditions(tokens=2048, sequences=1024)).size
     assert size.expected == round(1024 * 32_000 * 14.8 + 2048 * 1024 * 2)
