@@ -88,6 +88,8 @@ def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:
     """
     metadata = run.results.metadata
     rungs = ladders(run)
+    key = next((picture for section, picture in pictures if section != "coverage"), None)
+    rest = [(section, picture) for section, picture in pictures if picture is not key]
     return Page(
         title=metadata.suite_name,
         description=metadata.suite_description,
@@ -95,9 +97,9 @@ def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:
         banners=_banners(run),
         sentences=_sentences(run, verdict_sentences(run, rungs)),
         expectations=expectation_table(metadata.expectations),
-        key_figure=pictures[0][1] if pictures else None,
+        key_figure=key,
         kinds=kinds_of(run),
-        sections=_with_plugins(sections(run, rungs, pictures[1:]), run),
+        sections=_with_plugins(sections(run, rungs, rest), run),
         explorer=explorer_data(run),
         kvbench_version=metadata.kvbench_version,
     )

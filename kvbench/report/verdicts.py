@@ -224,13 +224,17 @@ def _extremes(run: RunFrames) -> Iterator[Sentence]:
     for (benchmark, metric, evidence), frame in groups_of(run.values, *by):
         if registry[metric, evidence].direction == "none":
             continue
-        low, high = extremes(frame)
-        yield Sentence(
-            text=f"{metric}: from {in_words(low['value'], low['unit'])} ({_point(low, frame)}) "
-            f"to {in_words(high['value'], high['unit'])} ({_point(high, frame)}).",
-            evidence=(str(evidence),),
-            topic=str(benchmark),
-        )
+        yield Sentence(text=_range(metric, frame), evidence=(evidence,), topic=benchmark)
+
+
+def _range(metric: str, frame: pd.DataFrame) -> str:
+    low, high = extremes(frame)
+    words = in_words(low.value, low.unit), in_words(high.value, high.unit)
+    if low.value == high.value:
+        return f"{metric}: {words[0]}" + (" in every case." if len(frame) > 1 else ".")
+    return (
+        f"{metric}: from {words[0]} ({_point(low, frame)}) to {words[1]} ({_point(high, frame)})."
+    )
 
 
 def expectation_sentence(found: Sequence[ExpectVerdict]) -> str:

@@ -25,6 +25,7 @@ WIDE = (8.0, 4.5)
 COLOURS = ("#12232e", "#d1662a", "#2f7fb8", "#7a3e9d", "#4f9d69", "#b03052", "#8a7a1f", "#7d8790")
 INK, QUIET, GRID = "#1d2329", "#5c666f", "#dde1e4"
 
+_BINARY = {"bytes", "bytes_per_token", "tokens", "blocks", "requests", "count"}
 _COUNTED = {"tokens", "blocks", "requests", "count"}
 
 #: Colours kept in a PNG: enough for lines and text, a fraction of the bytes.
@@ -114,7 +115,7 @@ def scale_y(axis: Axes, values: Iterable[float], unit: str, name: str = "") -> N
     """Set up the value axis of a unit: binary ticks for bytes, from 0 unless it spans octaves."""
     found = [value for value in values if value == value]
     if spans_octaves([value for value in found if value > 0], 32) and min(found) > 0:
-        axis.set_yscale("log", base=2)
+        axis.set_yscale("log", base=2 if unit in _BINARY else 10)
         axis.yaxis.set_minor_locator(NullLocator())
         axis.yaxis.set_minor_formatter(NullFormatter())
     elif _counts_from_zero(found, unit):
