@@ -52,7 +52,8 @@ def keep(run: Path, target: Path) -> None:
     target.mkdir(exist_ok=True)
     page = (run / "report.html").read_text(encoding="utf-8")
     (target / "report.html").write_text(page, encoding="utf-8")
-    first = re.search(r'<figure id="figure-([^"]+)"', page)
+    answer = page.split("</section>", 1)[0]
+    first = re.search(r'<figure id="figure-([^"]+)"', answer)
     if first:
         shutil.copyfile(run / "figures" / f"{first[1]}.png", target / "answer.png")
 
