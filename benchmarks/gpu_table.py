@@ -31,13 +31,18 @@ def decode_rows(run: Path) -> list[list[str]]:
     for _, cell in cells[cells["stage"] == "measure"].iterrows():
         effective = json.loads(cell["effective_json"] or "{}")
         axes = " ".join(
-            f"{name.removeprefix('param_')}={cell[name]}"
+            f"{name.removeprefix('param_')}={_plain(cell[name])}"
             for name in cells.columns
             if name.startswith("param_") and pd.notna(cell[name])
         )
         figures = [_figure(medians, cell["cell_id"], metric) for metric in COLUMNS]
         rows.append([run.name, axes, effective.get("backend", "-"), cell["status"], *figures])
     return rows
+
+
+def _plain(value: object) -> object:
+    """Whole numbers without the decimals that a column with holes gave them."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _figure(medians: pd.Series, cell_id: str, metric: str) -> str:

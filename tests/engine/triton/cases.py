@@ -162,6 +162,7 @@ SENTINELS = (
     "window16",
     "sinks-split",
     "window-whole",
+    "window-page64",
     "whole-peaky",
     "tiles-per-split-peaky",
     "17-splits",

@@ -44,12 +44,12 @@ MUTANTS = {
     "sink in the wrong base": ("kernels/decode.py", "* 1.4426950408889634", "* 1.0"),
     "cap in the wrong base": ("kernels/decode.py", "* cap_scale", "* (cap_scale * 0.99)"),
     "tanh sign": ("kernels/softmax.py", "x < 0, -ratio, ratio", "x < 0, ratio, ratio"),
-    "split bound": (
+    "split bound": ("plan.py", "end=last, row", "end=last - (last < end), row"),
+    "unaligned start taken as aligned": (
         "plan.py",
-        "start - start % tile + span, end, span",
-        "start - start % tile + span, end - 1, span",
+        "aligned=all(start % tile == 0 for start in starts)",
+        "aligned=True",
     ),
-    "span from its start": ("plan.py", "range(start - start % tile + span", "range(start + span"),
     "partial row": ("plan.py", "row=row + index", "row=row + index // 2"),
     "unsplit empties": ("plan.py", "b - a != 1", "b - a > 1"),
     "last partial lost": (
