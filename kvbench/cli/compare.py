@@ -57,6 +57,16 @@ _COLUMNS = (
     show_default=True,
     help="Relative difference that counts as the same.",
 )
+@click.option(
+    "--comment",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a Markdown comment for a pull request to this file.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write JUnit XML to this file; verdicts of --fail-on are failures.",
+)
 @format_option
 def command(
     base: Path,
@@ -66,6 +76,8 @@ def command(
     metrics: tuple[str, ...],
     alpha: float,
     margin: float,
+    comment: Path | None,
+    junit: Path | None,
     output_format: str,
 ) -> None:
     """Compare the run NEW with the run BASE, cell by cell.
@@ -90,6 +102,13 @@ def command(
     else:
         emit([_row(pair) for pair in shown], _COLUMNS, output_format)
     _summarise(before, after, pairs)
+    if comment or junit:
+        from kvbench.report.comparison_files import write_comment, write_junit
+
+        if comment:
+            write_comment(comment, pairs, base=before, new=after)
+        if junit:
+            write_junit(junit, pairs, new=after, fail_on=fail_on)
     sys.exit(exit_code(pairs, fail_on))
 
 

@@ -140,6 +140,13 @@ class Results:
         """Return the cells as pandas with Arrow types."""
         return _pandas(self.cells)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer in sentences, then the first values."""
+        # Loaded here only: results know nothing of reports until somebody looks at them.
+        from kvbench.report.exports import notebook_html
+
+        return notebook_html(self)
+
 
 def _pandas(table: pa.Table) -> pd.DataFrame:
     import pandas as pd

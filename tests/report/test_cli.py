@@ -44,3 +44,12 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(run_dir, tmp_path, ca
     (tmp_path / "file").write_text("")
     assert call("report", run_dir, "-o", tmp_path / "file" / "r.html") == 2
     assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_comparison_leaves_a_comment_and_junit(run_dir, tmp_path, capsys):
+    comment, junit = tmp_path / "comment.md", tmp_path / "junit.xml"
+    assert call("compare", run_dir, run_dir, "--comment", comment, "--junit", junit) == 0
+    assert comment.read_text(encoding="utf-8").startswith("### kvbench: no regression")
+    assert "<testsuites" in junit.read_text(encoding="utf-8")
+    assert call("compare", run_dir, run_dir, "--junit", tmp_path / "no" / "j.xml") == 2
+    assert "cannot write" in capsys.readouterr().err.splitlines()[-1]

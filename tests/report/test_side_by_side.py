@@ -146,7 +146,9 @@ def test_another_ending_is_refused(tmp_path):
 
 
 def test_a_notebook_sees_the_answer_escaped():
-    html = notebook_html(sample_results(suite_name="<b>"))
+    results = sample_results(suite_name="<b>")
+    html = notebook_html(results)
+    assert results._repr_html_() == html
     assert "<h4>&lt;b&gt;" in html
     assert "21 of 24 cells passed" in html
     assert "○ analytic" in html
