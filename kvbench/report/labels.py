@@ -32,9 +32,8 @@ def axis_name(axis: str) -> str:
 def in_plain_words(name: str) -> str:
     """Return a metric or axis name in words: no underscores, no ``ratio``, ``count`` or ``s``."""
     words = name.replace("-", "_").split("_")
-    return " ".join(
-        words[:-1] if len(words) > 1 and words[-1] in {"ratio", "count", "s"} else words
-    )
+    is_unit = words[-1] in {"ratio", "count", "s"} and words[-2:-1] != ["per"]
+    return " ".join(words[:-1] if len(words) > 1 and is_unit else words)
 
 
 def point_name(values: Mapping[str, Any]) -> str:

@@ -70,7 +70,7 @@ def test_byte_ticks_are_powers_of_two():
 def test_lines_of_two_kinds_of_evidence_are_named_by_it(run):
     one = rows(run.values, "paged_bytes")
     both = pd.concat([one, one.assign(evidence="engine")])
-    figure = metric_lines(both, "context_tokens", ceiling=Ceiling(value=2**33, text="budget"))
+    figure = metric_lines(both, "context_tokens", ceilings=[Ceiling(value=2**33, text="budget")])
     (axis,) = figure.axes
     texts = {text.get_text() for text in axis.texts}
     assert {"mha ○ analytic", "mha △ engine", "budget"} <= texts
@@ -167,3 +167,31 @@ def test_panels_share_one_scale(run):
     figure = metric_lines(split, "context_tokens", panel="device")
     assert {axis.get_yscale() for axis in figure.axes} == {"symlog"}
     assert len({axis.get_ylim() for axis in figure.axes}) == 1
+
+
+def test_bandwidth_is_held_against_its_ceilings():
+    names = {"moved_bytes_per_s": 2e12, "copy_bytes_per_s": 3e12, "read_bytes_per_s": 4e12}
+    registry = {
+        (name, "device"): Metric(
+            name=name,
+            unit="bytes_per_s",
+            direction=Direction.HIGHER,
+            evidence=Evidence.DEVICE,
+            meaning="For this test.",
+        )
+        for name in names
+    }
+    parts = [
+        record(
+            place, "decode", "kernel", {"context_tokens": 1024 << place},
+            values={(n, "device"): v + place * (n[0] == "m") * 1e11 for n, v in names.items()},
+        )
+        for place in range(3)
+    ]  # fmt: skip
+    types = {"context_tokens": "int"}
+    about = metadata(axis_types=types, metrics=registry, comparisons=(), expectations=())
+    charts = run_charts(run_frames(build_results(parts, about)))
+    (chart,) = [chart for chart in charts if chart.section == "bandwidth"]
+    texts = {text.get_text() for text in chart.figure.axes[0].texts}
+    assert {"copy bytes per s: 3 TB/s", "read bytes per s: 4 TB/s"} <= texts
+    assert "2 TB/s at 1,024" in chart.alt

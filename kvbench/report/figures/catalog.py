@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
 from kvbench.report.evidence import ORDER
 from kvbench.report.figures.bars import MAX_BARS, metric_bars
 from kvbench.report.figures.chart import Chart
-from kvbench.report.figures.lines import MAX_LINES, MAX_PANELS, metric_lines
+from kvbench.report.figures.lines import MAX_LINES, MAX_PANELS, Ceiling, metric_lines
 from kvbench.report.frames import RunFrames, axis_role
 from kvbench.report.labels import (
     axis_name,
@@ -36,6 +36,7 @@ _FIRST = {
     "logical_bytes": "bytes",
     "fragmentation_ratio": "fragmentation",
     "workload_fragmentation_ratio": "fragmentation",
+    "moved_bytes_per_s": "bandwidth",
     "prefix_hit_ratio": "sharing",
     "shared_saved_bytes": "sharing",
     "shared_saved_blocks": "sharing",
@@ -50,6 +51,9 @@ _REPEATS = {
     "peak_used_blocks": "peak_used_bytes",
     "shared_saved_blocks": "shared_saved_bytes",
 }
+
+#: Metric -> metrics of the same cells that it cannot exceed, drawn as lines of reference.
+_CEILINGS = {"moved_bytes_per_s": ("copy_bytes_per_s", "read_bytes_per_s")}
 
 #: Parts of a whole that a chart of shares shows together.
 _SHARES = {"live_ratio", "tail_waste_ratio", "reserved_waste_ratio", "padding_waste_ratio"}
@@ -90,7 +94,9 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
 
     drawn: set[tuple[object, ...]] = set()
     for key in sorted(groups, key=place):
-        if key[1] in _SHARES or key[1].endswith("_budget_bytes"):
+        if key[1] in _SHARES | {name for names in _CEILINGS.values() for name in names}:
+            continue
+        if key[1].endswith("_budget_bytes"):
             continue
         numbers = (key[0], *groups[key]["value"])
         told = (key[0], _REPEATS.get(key[1], "")) in groups or numbers in drawn
@@ -109,7 +115,20 @@ def _metric_chart(benchmark: str, metric: str, frame: pd.DataFrame, run: RunFram
         return None
     axis = _best_axis(frame)
     draw: Callable[..., Chart | None] = _bars if axis is None else _lines
-    return draw(benchmark, metric, frame, axis, _meaning(metric, run))
+    return draw(benchmark, metric, frame, axis, _meaning(metric, run), _ceilings(frame, run))
+
+
+def _ceilings(frame: pd.DataFrame, run: RunFrames) -> list[Ceiling]:
+    """Medians of the metrics that this one cannot exceed, over its cells and its evidence."""
+    found = []
+    for name in _CEILINGS.get(str(frame["metric"].iloc[0]), ()):
+        same = run.values["cell_id"].isin(frame["cell_id"]) & (run.values["metric"] == name)
+        values = run.values[same & run.values["evidence"].isin(frame["evidence"])]["value"]
+        if len(values):
+            middle = float(values.median())
+            words = in_words(middle, str(frame["unit"].iloc[0]))
+            found.append(Ceiling(value=middle, text=f"{in_plain_words(name)}: {words}"))
+    return found
 
 
 def _best_axis(frame: pd.DataFrame) -> str | None:
@@ -133,7 +152,12 @@ def _without_idle_axes(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _lines(
-    benchmark: str, metric: str, frame: pd.DataFrame, axis: str, meaning: str
+    benchmark: str,
+    metric: str,
+    frame: pd.DataFrame,
+    axis: str,
+    meaning: str,
+    ceilings: Sequence[Ceiling],
 ) -> Chart | None:
     frame = frame[frame[PARAM_PREFIX + axis].notna()]
     panel = _panel_axis(frame, axis)
@@ -144,13 +168,20 @@ def _lines(
         section=_FIRST.get(metric, "more"),
         title=f"{title} ({benchmark})",
         caption=f"{meaning} {_omitted(frame, drawn)}".strip(),
-        alt=f"{title}. {_ends(drawn, axis)}",
+        alt=f"{title}. {_ends(drawn, axis)}" + "".join(f" {row.text}." for row in ceilings),
         evidence=_kinds(drawn),
-        figure=metric_lines(drawn, axis, panel=panel),
+        figure=metric_lines(drawn, axis, panel=panel, ceilings=ceilings),
     )
 
 
-def _bars(benchmark: str, metric: str, frame: pd.DataFrame, axis: None, meaning: str) -> Chart:
+def _bars(
+    benchmark: str,
+    metric: str,
+    frame: pd.DataFrame,
+    axis: None,
+    meaning: str,
+    ceilings: Sequence[Ceiling],
+) -> Chart:
     title = f"{_title(metric)} of each cell"
     frame = _without_idle_axes(frame)
     rows = frame.head(MAX_BARS)

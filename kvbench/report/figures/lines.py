@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -36,7 +37,7 @@ class Ceiling:
 
 
 def metric_lines(
-    frame: pd.DataFrame, axis: str, *, panel: str | None = None, ceiling: Ceiling | None = None
+    frame: pd.DataFrame, axis: str, *, panel: str | None = None, ceilings: Sequence[Ceiling] = ()
 ) -> Figure:
     """Draw one metric of one benchmark along ``axis``.
 
@@ -44,16 +45,16 @@ def metric_lines(
         frame: Rows of ``RunFrames.values`` of one metric (several kinds of evidence may occur).
         axis: Numeric axis (without ``param_``).
         panel: Axis whose values get a panel each.
-        ceiling: Reference line in the metric's unit.
+        ceilings: Reference lines in the metric's unit.
     """
     figure = new_figure()
     parts = _parts(frame, panel)
     axes = panels(figure, len(parts), columns=min(2, len(parts)), sharex=True, sharey=True)
     for target, (title, part) in zip(axes, parts, strict=True):
-        _scale(target, frame, axis, ceiling)
+        _scale(target, frame, axis, ceilings)
         _draw(target, with_series(part, {axis, panel or ""}), PARAM_PREFIX + axis)
         target.set_title(title, loc="left", fontsize=10)
-        if ceiling:
+        for ceiling in ceilings:
             _reference(target, ceiling)
     for target in axes[1:]:
         target.set_ylabel("")
@@ -69,9 +70,9 @@ def _parts(frame: pd.DataFrame, panel: str | None) -> list[tuple[str, pd.DataFra
     return found[:MAX_PANELS]
 
 
-def _scale(target: Axes, frame: pd.DataFrame, axis: str, ceiling: Ceiling | None) -> None:
+def _scale(target: Axes, frame: pd.DataFrame, axis: str, ceilings: Sequence[Ceiling]) -> None:
     """Scale a panel by the values of all panels: they share their axes."""
-    values = [*frame["value"], *([ceiling.value] if ceiling else [])]
+    values = [*frame["value"], *(ceiling.value for ceiling in ceilings)]
     scale_x(target, frame[PARAM_PREFIX + axis], axis_name(axis))
     scale_y(target, values, frame["unit"].iloc[0], in_plain_words(frame["metric"].iloc[0]))
 

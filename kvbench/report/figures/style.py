@@ -86,7 +86,7 @@ def to_png(figure: Figure) -> bytes:
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")  # type: ignore[attr-defined]
     small = image.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     out = io.BytesIO()
-    small.save(out, "PNG", optimize=True, dpi=(DPI, DPI))
+    small.save(out, "PNG", compress_level=6, dpi=(DPI, DPI))
     return out.getvalue()
 
 

@@ -128,8 +128,9 @@ def test_every_control_has_a_name(visit, report):
 
 
 def test_the_print_style_shows_whole_tables_and_no_controls(visit, report):
-    opened = visit(report)
+    opened = visit(report, viewport={"width": 718, "height": 1000})  # A4 between its margins
     opened.page.emulate_media(media="print")
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 718
     assert not opened.page.locator("nav").is_visible()
     assert not opened.page.locator("#explorer-tool").is_visible()
     clipped = """() => [...document.querySelectorAll(".scroll")].filter(
