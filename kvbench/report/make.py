@@ -29,6 +29,7 @@ from kvbench.report.verdicts import (
     verdict_sentences,
 )
 from kvbench.results import Results, read_results
+from kvbench.results.verdict import ExpectStatus, ExpectVerdict
 
 REPORT_FILE = "report.html"
 FIGURES_FOLDER = "figures"
@@ -127,12 +128,18 @@ def _stated(run: RunFrames) -> Iterable[ReportSection]:
 
 
 def _sentences(run: RunFrames, verdicts: Sequence[Sentence]) -> list[Sentence]:
-    expected = expectation_sentence(run.results.metadata.expectations)
-    return [
-        *verdicts,
-        *([Sentence(text=expected, evidence=(), topic="")] if expected else []),
-        Sentence(text=coverage_sentence(run.cells), evidence=(), topic=""),
-    ]
+    """The verdicts, then expectations and coverage; unmet expectations come before all."""
+    found = run.results.metadata.expectations
+    expected = [Sentence(text=text, evidence=(), topic="") for text in _nonempty(found)]
+    covered = Sentence(text=coverage_sentence(run.cells), evidence=(), topic="")
+    if all(item.status == ExpectStatus.MET for item in found):
+        return [*verdicts, *expected, covered]
+    return [*expected, *verdicts, covered]
+
+
+def _nonempty(found: Sequence[ExpectVerdict]) -> list[str]:
+    sentence = expectation_sentence(found)
+    return [sentence] if sentence else []
 
 
 def _banners(run: RunFrames) -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import re
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from kvbench.report.make import write_page, write_report
 from kvbench.report.page import script_json
 from kvbench.report.sections import plugin_sections
 from kvbench.results import build_results, write_results
+from kvbench.results.verdict import ExpectStatus
 from tests.report.sample_run import cells, metadata, record, sample_results
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
@@ -180,3 +182,11 @@ def test_a_run_without_any_number_still_has_a_report(tmp_path):
     results = build_results(holes, metadata(comparisons=(), expectations=()))
     write_page([results], tmp_path / "r.html")
     assert "0 of 3 cells passed" in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_unmet_expectations_come_before_everything_else(tmp_path):
+    unmet = dataclasses.replace(metadata().expectations[0], status=ExpectStatus.FAILED)
+    write_page([sample_results(expectations=(unmet,))], tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    first = text.index("1 of 1 expectations are not met: GQA-8 needs a quarter.")
+    assert first < text.index("Concurrent requests of 16,388 tokens that fit")
