@@ -1,0 +1,136 @@
+"""``kvbench simulate`` as its user sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kvbench.cli import main
+
+_ROWS = [
+    {"timestamp": 0, "input_length": 40, "output_length": 3, "hash_ids": [0]},
+    {"timestamp": 1000, "input_length": 40, "output_length": 2, "hash_ids": [0]},
+]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in _ROWS))
+    return path
+
+
+def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["simulate", *arguments])
+    captured = capsys.readouterr()
+    return int(end.value.code or 0), captured.out, captured.err
+
+
+def test_summary_by_hand(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two prompts of 40 tokens: the second finds the two full blocks of the first."""
+    code, out, err = _run(capsys, str(trace), "--blocks", "10", "--digest", "--format", "json")
+    summary = json.loads(out)
+    assert (code, err) == (0, "")
+    assert summary["steps"] == 3 + 2
+    assert summary["hit_tokens"] == 32
+    assert summary["query_tokens"] == 80
+    assert summary["sched_tokens"] == 42 + (8 + 1)
+    assert summary["peak_used_blocks"] == 3
+    assert summary["peak_cached_blocks"] == 2
+    assert summary["last_k"] == 1000 // 50 + 1
+    assert len(summary["digest"]) == 64
+    assert summary["evidence"] == "simulated"
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "md"])
+def test_other_formats(output_format: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _run(capsys, str(trace), "--blocks", "10", "--format", output_format)
+    assert code == 0
+    assert "hit_tokens" in out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--async-scheduling"],
+        ["--sliding-window", "16"],
+        ["--hybrid-window", "16"],
+        ["--no-prefix-caching"],
+        ["--no-reserve-full-prompt", "--watermark", "0.1"],
+        ["--num-lookahead-tokens", "3"],
+    ],
+)
+def test_options_run(options: list[str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _run(capsys, str(trace), "--blocks", "20", "--format", "json", *options)
+    assert code == 0
+    assert json.loads(out)["requests"] == 2
+
+
+def test_output_folder(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    arguments = (str(trace), "--blocks", "10", "-o", str(folder))
+    assert _run(capsys, *arguments)[0] == 0
+    records = pq.read_table(folder / "requests.parquet").to_pylist()
+    assert [record["hit_tokens"] for record in records] == [0, 32]
+    series = pq.read_table(folder / "series.parquet").to_pylist()
+    used = [row["value"] for row in series if row["series"] == "used_blocks"]
+    assert max(used) == json.loads((folder / "summary.json").read_text())["peak_used_blocks"] == 3
+    code, _, err = _run(capsys, *arguments)
+    assert code == 2
+    assert "not empty" in err
+
+
+def test_bad_line_is_named(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(trace.read_text() + '{"timestamp": 0, "input_length": -4}\n')
+    code, out, err = _run(capsys, str(trace), "--blocks", "10", "--format", "json")
+    assert (code, out) == (2, "")
+    assert f"{trace}:3" in err
+    assert len(err.splitlines()) == 1
+    code, out, err = _run(
+        capsys, str(trace), "--blocks", "10", "--format", "json", "--bad-lines", "count"
+    )
+    assert code == 0
+    assert json.loads(out)["requests"] == 2
+    assert "1 bad line" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--blocks"),
+        (["--blocks", "9", "--sliding-window", "4", "--hybrid-window", "4"], "exclude"),
+        (["--blocks", "9", "--policy", "radix", "--digest"], "vllm policy"),
+        (["--blocks", "9", "--max-num-batched-tokens", "8"], "max_num_batched_tokens"),
+    ],
+)
+def test_refusals(
+    arguments: list[str], message: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _run(capsys, str(trace), *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_generators_and_other_policies(capsys: pytest.CaptureFixture[str]) -> None:
+    source = "constant:requests=5,prompt_tokens=20,output_tokens=4"
+    for policy in ("vllm", "radix", "no_sharing", "contiguous"):
+        code, out, _ = _run(
+            capsys, source, "--blocks", "50", "--policy", policy, "--format", "json"
+        )
+        assert code == 0
+        assert json.loads(out)["requests"] == 5
+
+
+def test_a_model_adds_bytes(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = _run(
+        capsys, str(trace), "--blocks", "50", "--format", "json", "--model", "llama-3.1-8b"
+    )
+    summary = json.loads(out)
+    assert code == 0
+    # 32 layers, keys and values, 8 heads of 128, bf16, 16 tokens.
+    assert summary["bytes_per_block"] == 32 * 2 * 8 * 128 * 2 * 16
+    assert summary["peak_used_bytes"] == 3 * summary["bytes_per_block"]
