@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -173,23 +175,32 @@ class Plugins:
 @cache
 def load_plugins() -> Plugins:
     """Discover the installed plugins, once per process."""
-    points = importlib.metadata.entry_points(group=GROUP)
-    return discover(sorted(points, key=lambda point: (point.name, _owner(point))))
+    return discover(importlib.metadata.entry_points(group=GROUP))
 
 
 def discover(points: Iterable[importlib.metadata.EntryPoint]) -> Plugins:
-    """Load each entry point by itself; what cannot be used becomes a ``BrokenPlugin``."""
+    """Load each entry point by itself; what cannot be used becomes a ``BrokenPlugin``.
+
+    Of two that claim one name or metric, the one of kvbench's own distribution stays.
+    """
     loaded: dict[str, Plugin] = {}
     broken: list[BrokenPlugin] = []
-    for point in points:
+    for point in sorted(points, key=_precedence):
         try:
-            plugin = _load(point)
+            # What a plugin prints must not end up in the output of a command.
+            with contextlib.redirect_stdout(sys.stderr):
+                plugin = _load(point)
             _check_against(plugin, loaded)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             broken.append(_broken(point, error))
         else:
             loaded[plugin.name] = plugin
-    return Plugins(loaded=loaded, broken=tuple(broken))
+    return Plugins(loaded=dict(sorted(loaded.items())), broken=tuple(broken))
+
+
+def _precedence(point: importlib.metadata.EntryPoint) -> tuple[bool, str, str]:
+    own = point.dist is not None and point.dist.name == "kvbench"
+    return not own, point.name, _owner(point)
 
 
 def load_module(
@@ -267,7 +278,7 @@ def _check_stages(plugin: Plugin) -> None:
 def _check_against(plugin: Plugin, others: Mapping[str, Plugin]) -> None:
     if plugin.name in others:
         owner = others[plugin.name].distribution
-        raise PluginError(f"the name {plugin.name!r} is taken by {owner}; uninstall one of them")
+        raise PluginError(f"the name {plugin.name!r} is taken by {owner}")
     known = {metric.name: metric for other in others.values() for metric in other.metrics}
     for metric in plugin.metrics:
         first = known.get(metric.name, metric)
@@ -294,7 +305,7 @@ def _expect(value: Any, kind: type[_T], hook: str) -> _T:
     return value
 
 
-def _broken(point: importlib.metadata.EntryPoint, error: Exception) -> BrokenPlugin:
+def _broken(point: importlib.metadata.EntryPoint, error: BaseException) -> BrokenPlugin:
     owner = _owner(point)
     remedy = f"report it to the authors of {owner}, or uninstall it"
     if isinstance(error, ImportError):

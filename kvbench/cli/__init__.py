@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -32,6 +34,10 @@ COMMANDS: dict[str, str] = {
 }
 
 
+#: 128 + SIGPIPE.
+_BROKEN_PIPE = 141
+
+
 class _LazyGroup(click.Group):
     """Finds core commands by module name, then asks the plugins for theirs."""
 
@@ -56,6 +62,14 @@ class _LazyGroup(click.Group):
                 f"no command {name!r}{did_you_mean(name, self.list_commands(ctx))}"
             )
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader has seen enough (`| head`); what a shell says of a program it closed on.
+            _abandon_stdout()
+            sys.exit(_BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _add_plugin_commands(self)
@@ -83,14 +97,38 @@ def cli() -> None:
     """
 
 
-def main(args: list[str] | None = None) -> Any:
-    """Run the command line; the only place where errors become exit codes.
+def main(args: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit; the only place where errors become exit codes.
 
     Exit codes: 0 ok, 1 regression or failed expectation, 2 usage, suite or model error,
     3 some cells failed, 4 nothing was measured or compared, 130 interrupted.
     """
+    sys.exit(_exit_code(args))
+
+
+def _exit_code(args: list[str] | None) -> int:
     try:
-        return cli.main(args=args, prog_name="kvbench")
+        return cli.main(args=args, prog_name="kvbench", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("kvbench: interrupted", err=True)
+        return 130
     except KvbenchError as error:
         click.echo(f"kvbench: {error}", err=True)
-        sys.exit(2)
+    except OSError as error:
+        _abandon_stdout()
+        click.echo(f"kvbench: {_system_error(error)}", err=True)
+    return 2
+
+
+def _system_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or type(error).__name__}"
+
+
+def _abandon_stdout() -> None:
+    """Send what stdout still buffers nowhere, so that no second error follows at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

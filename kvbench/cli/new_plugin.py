@@ -11,6 +11,7 @@ from string import Template
 import click
 
 from kvbench.errors import KvbenchError, PluginError
+from kvbench.plugins import load_plugins
 
 #: Template in ``new_plugin_files`` -> path in the new project.
 FILES = {
@@ -35,6 +36,8 @@ def command(name: str, output: Path | None) -> None:
     """Write an engine plugin NAME that installs, runs a suite and passes its own tests."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise PluginError(f"new-plugin: {name!r} is no plugin name; use a-z, 0-9 and _")
+    if name in load_plugins().loaded:
+        raise PluginError(f"new-plugin: {name!r} is installed already; choose another name")
     folder = output or Path(f"kvbench-{name.replace('_', '-')}")
     for path in write_plugin(name, folder):
         click.echo(path)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Failed expectations that the summary spells out.
 _SHOWN = 10
 
+#: Longest line of the summary's reasons.
+_WIDTH = 240
+
 
 class _Statuses(click.ParamType):  # type: ignore[type-arg]
     """Statuses of finished cells, separated by commas."""
@@ -174,20 +177,30 @@ def _write_report(run_dir: Path) -> None:
 def _summarise(results: Results, run_dir: Path, reused: int) -> None:
     from kvbench.results.schema import Status
 
-    cells = results.cells.select(["status", "reason"]).to_pylist()
+    cells = results.cells.select(["status", "reason", "error"]).to_pylist()
     statuses = Counter(row["status"] for row in cells)
     parts = [f"{count} {status}" for status in Status if (count := statuses[status])]
     kept = f", {reused} of them from earlier" if reused else ""
     click.echo(f"{len(cells)} cells: {', '.join(parts) or 'none'}{kept}", err=True)
-    reasons = Counter((row["status"], row["reason"]) for row in cells if row["reason"])
-    for (status, reason), count in sorted(reasons.items()):
-        click.echo(f"  {status:12} {reason:22} {count}", err=True)
+    _summarise_reasons(cells)
     _summarise_verdicts(results)
     for warning in results.metadata.warnings:
         click.echo(f"warning: {warning}", err=True)
     if not results.metadata.complete:
         click.echo(f"partial: continue with --resume {run_dir}", err=True)
     click.echo(str(run_dir))
+
+
+def _summarise_reasons(cells: list[dict[str, Any]]) -> None:
+    """Say how often each reason came up, and what the first of its cells said."""
+    reasons = Counter((row["status"], row["reason"]) for row in cells if row["reason"])
+    first: dict[tuple[str, str], str] = {}
+    for row in cells:
+        if row["error"]:
+            first.setdefault((row["status"], row["reason"]), " ".join(row["error"].split()))
+    for key, count in sorted(reasons.items()):
+        line = f"  {key[0]:12} {key[1]:22} {count:<6} {first.get(key, '')}".rstrip()
+        click.echo(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…", err=True)
 
 
 def _summarise_verdicts(results: Results) -> None:

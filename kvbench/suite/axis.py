@@ -168,7 +168,7 @@ def _listed(
     count = math.log(stop / start) / math.log(factor) if factor else (stop - start) / step
     if count >= MAX_VALUES:
         return problems.refuse(
-            key, f"is a range of {count:.3g} values; expected at most {MAX_VALUES}"
+            key, f"is a range of {count:,.0f} values; expected at most {MAX_VALUES:,}"
         )
     # One more than the quotient says, so that rounding never loses the last value.
     indices = range(int(count) + 2)

@@ -91,7 +91,7 @@ def test_the_folder_is_all_there_is_on_stdout(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path / 'run'}\n"
     assert done.stderr.splitlines() == [
         "2 cells: 1 passed, 1 failed",
-        "  failed       too_hot                1",
+        "  failed       too_hot                1      the device is too hot",
     ]
 
 

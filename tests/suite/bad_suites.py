@@ -505,7 +505,7 @@ BENCHMARKS = (
         "stop = 16384, factor = 4 }",
         "stop = 1638400000, step = 1 }",
         "benchmark[0].matrix.context_tokens",
-        ("1.64e+09 values", "100000"),
+        ("1,638,398,976 values", "100,000"),
     ),
     Bad(
         "range_infinite",
