@@ -42,7 +42,6 @@ def _engine_figures(engine: InProcessEngine) -> list[Observation]:
         "pool_bytes": cache.num_blocks * block_bytes(engine),
         "capacity_tokens": config.kv_cache_size_tokens,
         "max_concurrency_requests": config.kv_cache_max_concurrency,
-        "weight_bytes": _weight_bytes(engine),
         "startup_s": engine.startup_s,
         **_profile(engine),
     }
@@ -53,24 +52,15 @@ def _engine_figures(engine: InProcessEngine) -> list[Observation]:
     ]
 
 
-def _weight_bytes(engine: InProcessEngine) -> int:
-    """Bytes of the model's parameters, shared storages counted once."""
-    storages: dict[int, int] = {}
-    for parameter in _runner(engine).get_model().parameters():
-        storage = parameter.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-    return sum(storages.values())
-
-
 def _profile(engine: InProcessEngine) -> dict[str, int]:
     """What vLLM measured while it profiled a GPU; its CPU worker measures nothing."""
     worker = engine.core.model_executor.driver_worker.worker
-    names = {
-        "profiled_activation_bytes": "peak_activation_memory",
-        "profiled_graph_bytes": "cudagraph_memory_estimate",
-        "profiled_cache_bytes": "available_kv_cache_memory_bytes",
+    found = {
+        "weight_bytes": getattr(_runner(engine), "model_memory_usage", None),
+        "profiled_activation_bytes": getattr(worker, "peak_activation_memory", None),
+        "profiled_graph_bytes": getattr(worker, "cudagraph_memory_estimate", None),
+        "profiled_cache_bytes": getattr(worker, "available_kv_cache_memory_bytes", None),
     }
-    found = {metric: getattr(worker, name, None) for metric, name in names.items()}
     return {metric: int(value) for metric, value in found.items() if value is not None}
 
 

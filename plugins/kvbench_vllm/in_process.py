@@ -106,8 +106,10 @@ def open_engine(config: EngineConfig) -> Iterator[InProcessEngine]:
     with translated(config):
         from vllm import LLM
 
+        from kvbench_vllm.stated_outputs import StatedOutputs
+
         before, start = process_bytes(), time.perf_counter()
-        llm = LLM(**engine_arguments(config))
+        llm = LLM(**engine_arguments(config), logits_processors=[StatedOutputs])
         startup_s = time.perf_counter() - start
     try:
         yield InProcessEngine(

@@ -187,6 +187,10 @@ def kvbench_observe(url: str) -> Observer | None:
 @hookimpl
 def kvbench_report_sections(results: Results) -> Sequence[ReportSection]:
     """Reconcile vLLM's figures with the others, and explain what served ones mean."""
-    from kvbench_vllm import reconcile, report
+    from kvbench_vllm import chosen_settings, reconcile, report
 
-    return (*reconcile.sections(results), *report.sections(results))
+    return (
+        *reconcile.sections(results),
+        *report.sections(results),
+        *chosen_settings.sections(results),
+    )

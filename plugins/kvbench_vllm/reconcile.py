@@ -93,17 +93,18 @@ def sections(results: Results) -> Sequence[ReportSection]:
     rows = [row for one in engines[:MOST_CELLS] for row in _rows(one, columns)]
     if not rows:
         return ()
-    agreed = sum(row[-1] == "none" for row in rows)
-    compared = sum(row[-2] != "" for row in rows)
+    # What a device holds beside the pool is no term of the engine's accounting.
+    compared = [row for row in rows if row[-2] and not row[5]]
+    agreed = sum(row[-1] == "none" for row in compared)
     left = len(engines) - MOST_CELLS
     return (
         ReportSection(
             title="vLLM's own figures, term by term",
             text=(
-                f"{agreed} of {compared} terms that can be compared agree exactly. The difference "
-                "is reported (engine) less simulated, or less predicted where nothing was "
-                "simulated. Cells stand beside each other when they were asked the same."
-                + (f" {left} further cells are left out." if left > 0 else "")
+                f"{agreed} of {len(compared)} terms that can be compared agree exactly. "
+                "The difference is reported (engine) less simulated, or less predicted where "
+                "nothing was simulated. Cells stand beside each other when they were asked the "
+                "same." + (f" {left} further cells are left out." if left > 0 else "")
             ),
             evidence=Evidence.ENGINE,
             table=(_HEADER, *rows),
@@ -141,15 +142,16 @@ def _rows(engine: Column, columns: Sequence[Column]) -> Iterator[tuple[str, ...]
             continue
         predicted = _first(beside, metric, "analytic")
         simulated = _first(beside, metric, "simulated")
-        measured = engine.values.get((_MEASURED, "device")) if metric == "pool_bytes" else None
         reference = predicted if simulated is None else simulated
         yield (
             engine.label,
             term,
-            *(_number(value) for value in (predicted, simulated, reported, measured)),
-            *_difference(engine, reported, reference, measured),
+            *(_number(value) for value in (predicted, simulated, reported)),
+            "",
+            *_difference(engine, reported, reference),
         )
     yield from _step_row(engine, beside)
+    yield from _memory_row(engine)
 
 
 def _step_row(engine: Column, beside: Sequence[Column]) -> Iterator[tuple[str, ...]]:
@@ -170,22 +172,30 @@ def _step_row(engine: Column, beside: Sequence[Column]) -> Iterator[tuple[str, .
     )
 
 
+def _memory_row(engine: Column) -> Iterator[tuple[str, ...]]:
+    pool = engine.values.get(("pool_bytes", "engine"))
+    measured = engine.values.get((_MEASURED, "device"))
+    if pool is not None and measured is not None:
+        yield (
+            engine.label,
+            "growth of the process over the pool's bytes",
+            "",
+            "",
+            _number(pool),
+            _number(measured),
+            f"{measured - pool:+,.0f}",
+            "weights, activations and runtime beside the pool; pages not yet touched",
+        )
+
+
 def _first(columns: Sequence[Column], metric: str, evidence: str) -> float | None:
     values = (one.values.get((metric, evidence)) for one in columns)
     return next((value for value in values if value is not None), None)
 
 
-def _difference(
-    engine: Column, reported: float, reference: float | None, measured: float | None
-) -> tuple[str, str]:
-    beside = ""
-    if measured is not None:
-        beside = (
-            f"the process grew by {measured - reported:+,.0f} bytes against the pool: "
-            "weights and runtime beside it, pages not yet touched"
-        )
+def _difference(engine: Column, reported: float, reference: float | None) -> tuple[str, str]:
     if reference is None:
-        return "", beside or "nothing else in this run was asked the same"
+        return "", "nothing else in this run was asked the same"
     # Concurrency is a quotient; its last binary digit is not a difference.
     if abs(reported - reference) <= 1e-9 * abs(reference):
         return "0", "none"

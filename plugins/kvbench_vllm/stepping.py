@@ -97,10 +97,13 @@ def drive(engine: InProcessEngine, requests: Sequence[Request], step_ms: float) 
 def _add(engine: InProcessEngine, name: str, request: Request, record: Record) -> None:
     from vllm import SamplingParams
 
+    from kvbench_vllm.stated_outputs import OUTPUT_IDS
+
     vocabulary = engine.engine.vllm_config.model_config.get_vocab_size()
     tokens = prompt_token_ids(request, name, vocabulary)
     record.prompt_tokens[name] = len(tokens)
-    # Sampled with a seed of its own, so that equal prompts go on differently: nobody else's
+    stated = request.output_ids
+    # Else sampled with a seed of its own, so that equal prompts go on differently: nobody else's
     # output may hold the tokens of this one.
     sampling = SamplingParams(
         max_tokens=request.output_tokens,
@@ -108,6 +111,9 @@ def _add(engine: InProcessEngine, name: str, request: Request, record: Record) -
         detokenize=False,
         temperature=1.0,
         seed=len(record.prompt_tokens),
+        extra_args=None
+        if stated is None
+        else {OUTPUT_IDS: [int(token) % vocabulary for token in stated]},
     )
     prompt: dict[str, Any] = {"prompt_token_ids": tokens}
     if salt := cache_salt(request):
