@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, first_difference
-from kvbench_pool.vllm_policy.batched import run_batched
 from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.simulate import run_batched
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
 

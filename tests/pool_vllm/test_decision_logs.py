@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvbench_pool.vllm_policy.batched import run_batched
-from kvbench_pool.vllm_policy.simulate import simulate
+from kvbench_pool.vllm_policy.simulate import run_batched, simulate
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 from tests.conftest import shared_path
 from tests.pool_vllm.decision_log import (

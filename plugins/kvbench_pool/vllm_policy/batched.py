@@ -13,25 +13,20 @@ Same decisions as ``stepwise`` (proven by equal digests). What makes it fast:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from kvbench.workload.request import Request
-from kvbench_pool.digest import StepDigest, scheduled_part
-from kvbench_pool.vllm_policy.config import FULL, PoolConfig
-from kvbench_pool.vllm_policy.flow import Flow
+from kvbench_pool.digest import StepDigest
+from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, step_parts
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
 from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
-from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
+from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
 _NEVER = 1 << 62
-
-
-def can_batch(config: PoolConfig) -> bool:
-    """Whether ``Batched`` knows everything that a configuration asks for."""
-    return config.groups == (FULL,) and not config.async_scheduling
 
 
 class Batched:
@@ -74,7 +69,7 @@ class Batched:
 
     def run(self, requests: Iterable[Request]) -> None:
         """Run all requests to their ends."""
-        arrivals = self._arrivals(requests)
+        arrivals = flows(requests, self._config, self.counts)
         coming = next(arrivals, None)
         while coming is not None or self._running or self._waiting:
             if coming is not None and not self._running and not self._waiting:
@@ -88,16 +83,6 @@ class Batched:
             if self._is_quiet:
                 self._decode_until(coming.arrive_step if coming is not None else _NEVER)
         self.series.settle()
-
-    def _arrivals(self, requests: Iterable[Request]) -> Iterator[Flow]:
-        config, last = self._config, 0
-        for index, request in enumerate(requests):
-            if not config.fits(request.prompt_tokens, request.output_tokens):
-                self.counts.dropped += 1
-                continue
-            self.counts.requests += 1
-            last = max(last, config.arrival_step(request.arrival_ms))
-            yield Flow(index, request, last, request.prompt_tokens)
 
     @property
     def _is_quiet(self) -> bool:
@@ -151,15 +136,10 @@ class Batched:
         preempted: list[Flow] = []
         due = self._due[step % self._size]
         if due:
-            if free.num_free >= len(due):
-                for flow, block in zip(due, free.take_few(len(due)), strict=True):
-                    flow.tail.append(block)
-                self._table_blocks += len(due)
-            else:
-                self._grow_tight(due, preempted)
+            self._grow(due, preempted)
         if self._caching:
             self._register_decoded(step)
-        chunks: list[tuple[Flow, int, int]] = []
+        chunks: list[Chunk] = []
         left = self._config.max_num_batched_tokens - len(self._running)
         if self._prefilling is not None:
             # It runs last and takes what the decoding ones leave.
@@ -168,7 +148,9 @@ class Batched:
         if self._head_may_fit and self._waiting and not preempted:
             self._admit(left, chunks)
         self._note(queued, decoding, chunks)
-        parts = [] if self._digest is None else self._parts(chunks)
+        parts: list[str] = []
+        if self._digest is not None:
+            parts = step_parts(self._config, step, self._running, self._prefilling, chunks)
         num_free = free.num_free
         self._live_tokens += decoding
         for flow, tokens, computed in chunks:
@@ -180,8 +162,13 @@ class Batched:
             numbers = [flow.index for flow in preempted]
             self._digest.add(step, num_free, parts, numbers, [flow.index for flow in ended])
 
-    def _grow_tight(self, due: list[Flow], preempted: list[Flow]) -> None:
+    def _grow(self, due: list[Flow], preempted: list[Flow]) -> None:
         """Give due requests a block each in order of admission, preempting the youngest."""
+        if self.free.num_free >= len(due):
+            for flow, block in zip(due, self.free.take_few(len(due)), strict=True):
+                flow.tail.append(block)
+            self._table_blocks += len(due)
+            return
         for flow in tuple(due):
             if flow not in self._running:
                 continue
@@ -258,7 +245,7 @@ class Batched:
         self,
         flow: Flow,
         left: int,
-        chunks: list[tuple[Flow, int, int]],
+        chunks: list[Chunk],
         preempted: list[Flow],
     ) -> int:
         """Compute the next chunk of a prompt; return what is left of the budget."""
@@ -291,7 +278,7 @@ class Batched:
             self._head_may_fit = True
         self.free.num_cached += last - max(first, keyed)
 
-    def _admit(self, left: int, chunks: list[tuple[Flow, int, int]]) -> None:
+    def _admit(self, left: int, chunks: list[Chunk]) -> None:
         """Admit from the head of the queue until one does not fit."""
         while left > 0 and self._waiting and len(self._running) < self._config.max_num_seqs:
             flow = self._waiting[0]
@@ -374,7 +361,7 @@ class Batched:
         self._sink(flow.record())
         self._release(flow, flow.total_tokens - 1)
 
-    def _note(self, queued: int, decoding: int, chunks: list[tuple[Flow, int, int]]) -> None:
+    def _note(self, queued: int, decoding: int, chunks: list[Chunk]) -> None:
         free, series = self.free, self.series
         computed = sum([tokens for _, tokens, _ in chunks]) + decoding
         tables, live = self._table_blocks, self._live_tokens + computed
@@ -396,43 +383,3 @@ class Batched:
         )
         if series.is_due:
             series.settle()
-
-    def _parts(self, chunks: list[tuple[Flow, int, int]]) -> list[str]:
-        """Return the scheduled requests of the step for its digest."""
-        step, ahead = self.step, self._config.lookahead_tokens
-        in_prompt = {flow for flow, _, _ in chunks} | {self._prefilling}
-        parts = []
-        for flow in self._running:
-            if flow in in_prompt:
-                continue
-            computed = flow.lead + step
-            new = [flow.tail[-1]] if (computed + ahead) % self._size == 0 else []
-            parts.append(scheduled_part(flow.index, 1, computed, [new]))
-        for flow, tokens, computed in chunks:
-            held = self._blocks_for(computed + ahead) if flow is self._prefilling else 0
-            new = flow.table[held:].tolist()
-            parts.append(scheduled_part(flow.index, tokens, computed, [new]))
-        return parts
-
-
-def run_batched(
-    requests: Iterable[Request],
-    config: PoolConfig,
-    *,
-    digest: StepDigest | None = None,
-    sink: Callable[[RequestRecord], None] | None = None,
-) -> Simulation:
-    """Simulate in batches what ``can_batch``; arguments as for ``stepwise.run_stepwise``."""
-    records: list[RequestRecord] = []
-    batched = Batched(config, digest, sink or records.append)
-    batched.run(requests)
-    return Simulation(
-        config=config,
-        counts=batched.counts,
-        series=batched.series,
-        records=tuple(records),
-        last_step=batched.step - 1,
-        evicted_blocks=batched.free.evicted,
-        free_queue=tuple(batched.free.queue()),
-        digest=digest.hex if digest else "",
-    )

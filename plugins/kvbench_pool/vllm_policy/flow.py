@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
 from kvbench.workload.request import Request
+from kvbench_pool.digest import scheduled_part
+from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, Keys
-from kvbench_pool.vllm_policy.simulation import RequestRecord
+from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
 
 
 @dataclass(slots=True, eq=False)
@@ -85,3 +89,50 @@ class Flow:
             rehit_tokens=self.rehit_tokens,
             blocks=self.num_blocks,
         )
+
+
+#: A part of a prompt computed in a step: the request, its tokens, those computed before.
+Chunk: TypeAlias = tuple[Flow, int, int]
+
+
+def flows(requests: Iterable[Request], config: PoolConfig, counts: Counts) -> Iterator[Flow]:
+    """Yield the requests that can fit as they come; count them and the others."""
+    last = 0
+    for index, request in enumerate(requests):
+        if not config.fits(request.prompt_tokens, request.output_tokens):
+            counts.dropped += 1
+            continue
+        counts.requests += 1
+        last = max(last, config.arrival_step(request.arrival_ms))
+        yield Flow(index, request, last, request.prompt_tokens)
+
+
+def step_parts(
+    config: PoolConfig,
+    step: int,
+    running: Iterable[Flow],
+    prefilling: Flow | None,
+    chunks: Sequence[Chunk],
+) -> list[str]:
+    """Return a step's scheduled requests in order, as a digest takes them.
+
+    Args:
+        config: Pool and scheduler.
+        step: The step, its blocks taken and its tokens not yet counted.
+        running: Running requests in order of admission.
+        prefilling: The one whose prompt was under way when the step began.
+        chunks: Parts of prompts computed in the step.
+    """
+    size, ahead = config.block_size, config.lookahead_tokens
+    in_prompt = {flow for flow, _, _ in chunks} | {prefilling}
+    parts = []
+    for flow in running:
+        if flow in in_prompt:
+            continue
+        computed = flow.lead + step
+        new = [flow.tail[-1]] if (computed + ahead) % size == 0 else []
+        parts.append(scheduled_part(flow.index, 1, computed, [new]))
+    for flow, tokens, computed in chunks:
+        held = -(-(computed + ahead) // size) if flow is prefilling else 0
+        parts.append(scheduled_part(flow.index, tokens, computed, [flow.table[held:].tolist()]))
+    return parts

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable
 
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest
-from kvbench_pool.vllm_policy.batched import can_batch, run_batched
-from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.batched import Batched
+from kvbench_pool.vllm_policy.config import FULL, PoolConfig
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
+
+
+def can_batch(config: PoolConfig) -> bool:
+    """Whether ``Batched`` knows everything that a configuration asks for."""
+    return config.groups == (FULL,) and not config.async_scheduling
 
 
 def simulate(
@@ -34,3 +39,26 @@ def simulate(
     """
     run = run_batched if can_batch(config) else run_stepwise
     return run(requests, config, digest=digest, sink=sink)
+
+
+def run_batched(
+    requests: Iterable[Request],
+    config: PoolConfig,
+    *,
+    digest: StepDigest | None = None,
+    sink: Callable[[RequestRecord], None] | None = None,
+) -> Simulation:
+    """Simulate in batches what ``can_batch``; arguments as for ``stepwise.run_stepwise``."""
+    records: list[RequestRecord] = []
+    batched = Batched(config, digest, sink or records.append)
+    batched.run(requests)
+    return Simulation(
+        config=config,
+        counts=batched.counts,
+        series=batched.series,
+        records=tuple(records),
+        last_step=batched.step - 1,
+        evicted_blocks=batched.free.evicted,
+        free_queue=tuple(batched.free.queue()),
+        digest=digest.hex if digest else "",
+    )

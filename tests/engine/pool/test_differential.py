@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, first_difference
-from kvbench_pool.vllm_policy.batched import can_batch, run_batched
 from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.simulate import can_batch, run_batched
 from kvbench_pool.vllm_policy.simulation import Simulation
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 from tests.engine.pool.real_scheduler import RealRun
