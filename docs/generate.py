@@ -81,6 +81,15 @@ def _table(name: str, part: dict[str, Any]) -> Iterator[str]:
     yield f"\n## {title}\n\n{part.get('description', '')}\n"
     if not keys:
         return
+    yield from _key_rows(keys)
+    for variant in keys.get("oneOf", ()):
+        properties = dict(variant["properties"])
+        kind = properties.pop("kind")["const"]
+        yield f"\n### {name.capitalize()} of kind `{kind}`\n\n{variant.get('description', '')}\n"
+        yield from _key_rows({**variant, "properties": properties})
+
+
+def _key_rows(keys: dict[str, Any]) -> Iterator[str]:
     required = set(keys.get("required", ()))
     yield "\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n"
     for key, value in keys["properties"].items():

@@ -14,6 +14,7 @@ from kvbench.plan.make import make_plan
 from kvbench.plugins import load_plugins
 from kvbench.results.schema import Status
 from kvbench.suite.load import load_suite
+from kvbench.workload.load import KINDS
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -104,3 +105,11 @@ def test_every_shipped_suite_is_in_the_readme():
     families = re.findall(r"\| `([a-z_]+)\*?` \|", readme)
     for suite in (REPOSITORY / "suites").glob("*.toml"):
         assert any(suite.stem.startswith(family) for family in families), suite.stem
+
+
+def test_every_key_of_every_workload_is_documented():
+    page = (DOCS / "reference" / "suites.md").read_text("utf-8")
+    parts = dict(re.findall(r"^### Workloads of kind `(\w+)`\n(.*?)(?=^#)", page, re.S | re.M))
+    assert set(parts) == set(KINDS)
+    for name, kind in KINDS.items():
+        assert all(f"| `{param.name}` |" in parts[name] for param in kind.params), name
