@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -84,14 +85,18 @@ class Ladder:
         return sum(1 for step in self.steps if step.difference_bytes)
 
 
-def ladders(run: RunFrames) -> list[Ladder]:
-    """Return the ladders of a run: most kinds of evidence first, then the largest."""
+@lru_cache(maxsize=1)
+def ladders(run: RunFrames) -> tuple[Ladder, ...]:
+    """Return the ladders of a run: most kinds of evidence first, then the largest.
+
+    Kept for the next caller: sentences, charts and tables all ask for the ladders of one run.
+    """
     found = [
         *_of_scope(run.values, "one request", _REQUEST, "context"),
         *_of_scope(run.values, "the whole workload", _WORKLOAD, "workload"),
     ]
     found.sort(key=lambda ladder: (-ladder.kinds, -ladder.differences, -_top(ladder)))
-    return found[:MAX_LADDERS]
+    return tuple(found[:MAX_LADDERS])
 
 
 def _of_scope(
@@ -101,15 +106,15 @@ def _of_scope(
     rows = values[values["metric"].isin(metrics) & values[anchor].notna()]
     same = (*_POINT, anchor)
     rows = rows.drop_duplicates([*same, "metric", "evidence", "engine"])
-    records = rows_of(rows.sort_values("value", ascending=False))
+    rows = rows.sort_values("value", ascending=False)
     seen: list[Mapping[str, Any]] = []
-    for record in records:
+    for record in rows_of(rows):
         if len(seen) == 4 * MAX_LADDERS:
             return
         if any(_agree(record, other, same) for other in seen):
             continue
         seen.append(record)
-        steps = _steps([other for other in records if _agree(record, other, same)], causes)
+        steps = _steps(rows_of(_agreeing(rows, record, same)), causes)
         if len(steps) > 1:
             yield Ladder(name=_name(record, same), scope=scope, steps=steps)
 
@@ -134,6 +139,15 @@ def _steps(
             )
         )
     return tuple(steps)
+
+
+def _agreeing(rows: pd.DataFrame, record: Mapping[str, Any], same: Sequence[str]) -> pd.DataFrame:
+    """The rows that ``_agree`` with ``record``."""
+    kept = pd.Series(data=True, index=rows.index)
+    for role in same:
+        if not missing(record[role]):
+            kept &= rows[role].isna() | (rows[role] == record[role])
+    return rows[kept]
 
 
 def _agree(first: Mapping[str, Any], second: Mapping[str, Any], same: Sequence[str]) -> bool:

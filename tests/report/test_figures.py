@@ -9,6 +9,7 @@ import pytest
 
 from kvbench.engine import Direction, Evidence, Metric
 from kvbench.report.evidence import LOOKS
+from kvbench.report.figures.fits import thinned
 from kvbench.report.figures.lines import Ceiling, metric_lines
 from kvbench.report.figures.occupancy import blocks_over_time
 from kvbench.report.figures.run import run_charts
@@ -195,3 +196,11 @@ def test_bandwidth_is_held_against_its_ceilings():
     texts = {text.get_text() for text in chart.figure.axes[0].texts}
     assert {"copy bytes per s: 3 TB/s", "read bytes per s: 4 TB/s"} <= texts
     assert "2 TB/s at 1,024" in chart.alt
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (12, 12), (13, 12), (1000, 12)])
+def test_a_map_has_room_for_twelve_contexts_with_both_ends(count, shown):
+    drawn = thinned(range(count))
+    assert len(drawn) == len(set(drawn)) == shown
+    assert (drawn[0], drawn[-1]) == (0, count - 1)
+    assert drawn == sorted(drawn)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from kvbench.report.figures.budget import MAX_BARS, memory_by_term, memory_waterfall
 from kvbench.report.figures.chart import Chart
-from kvbench.report.figures.fits import MAX_PANELS, fit_map
+from kvbench.report.figures.fits import MAX_PANELS, fit_map, thinned
 from kvbench.report.frames import ROLES, RunFrames
 from kvbench.report.labels import with_series
 from kvbench.report.quantities import binary, plain_number
@@ -63,17 +63,21 @@ def fit_charts(run: RunFrames) -> Iterator[Chart]:
     for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
         if frame["context"].nunique() < 2:
             continue
-        named = with_series(frame, ROLES["context"])
+        drawn = thinned(sorted(frame["context"].unique()))
+        kept = frame[frame["context"].isin(drawn)]
+        named = with_series(kept, ROLES["context"])
         parts = [(str(name), _states(part)) for name, part in groups_of(named, "series")]
         parts = [(name, part) for name, part in parts if part["state"].nunique() > 1]
         if not parts:
             continue
-        left = len(parts) - MAX_PANELS
+        left, contexts = len(parts) - MAX_PANELS, frame["context"].nunique()
+        some = f" {len(drawn)} of {contexts:,} contexts are drawn."
         yield Chart(
             slug=f"{benchmark}-fits",
             section="capacity",
             title=f"What fits at once ({benchmark})",
             caption="Each square is a number of requests at one context."
+            + (some if len(drawn) < contexts else "")
             + (f" {left} more points are in the table." if left > 0 else ""),
             alt=f"{'; '.join(_fit_words(name, part) for name, part in parts[:MAX_PANELS])}.",
             evidence=[evidence],

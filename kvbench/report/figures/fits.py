@@ -23,6 +23,8 @@ STATES: dict[str, tuple[str, str, str]] = {
     "no": ("", "#ffffff", "does not fit"),
 }
 MAX_PANELS = 4
+#: Contexts that a panel has room for.
+MAX_CONTEXTS = 12
 
 
 def fit_map(parts: Sequence[tuple[str, pd.DataFrame]], evidence: str) -> Figure:
@@ -43,6 +45,14 @@ def fit_map(parts: Sequence[tuple[str, pd.DataFrame]], evidence: str) -> Figure:
     text = f"{';  '.join(words)}\nevidence: {tag(evidence)}"
     figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=QUIET)
     return figure
+
+
+def thinned(contexts: Sequence[float]) -> list[float]:
+    """At most ``MAX_CONTEXTS`` of the sorted ``contexts``, evenly spread, both ends among them."""
+    last, wanted = len(contexts) - 1, MAX_CONTEXTS - 1
+    if last <= wanted:
+        return list(contexts)
+    return [contexts[round(place * last / wanted)] for place in range(MAX_CONTEXTS)]
 
 
 def _panel(axis: Axes, part: pd.DataFrame) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -77,7 +77,7 @@ def _value(values: pd.DataFrame, cell_id: str, metric: str) -> float | None:
     return None if found.empty else float(found.iloc[0])
 
 
-def _ladder(found: list[Ladder]) -> Iterator[Chart]:
+def _ladder(found: Sequence[Ladder]) -> Iterator[Chart]:
     for place, ladder in enumerate(found[:2]):
         if len(ladder.steps) < 2:
             continue
