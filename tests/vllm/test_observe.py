@@ -73,9 +73,9 @@ def test_another_kind_of_server_is_not_claimed(tmp_path):
 
 
 def test_refused_access_names_the_variable():
-    with serve_script(metrics=page("", 401)) as script:
-        with pytest.raises(CellFailed, match="KVBENCH_API_TOKEN"):
-            observe(script.url)
+    refused = pytest.raises(CellFailed, match="KVBENCH_API_TOKEN")
+    with serve_script(metrics=page("", 401)) as script, refused:
+        observe(script.url)
 
 
 def test_a_long_watch_is_bounded_and_keeps_its_peak():
