@@ -138,3 +138,12 @@ def _exits(path: Path) -> Iterator[int]:
             yield node.lineno
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"sys.exit", "exit", "quit"}:
             yield node.lineno
+
+
+def test_modules_stay_readable() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in [*modules(CORE), *modules(PLUGINS)]
+        if (lines := len(path.read_text("utf-8").splitlines())) > 400
+    }
+    assert long == {}
