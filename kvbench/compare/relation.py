@@ -66,13 +66,13 @@ class Relation:
     def __str__(self) -> str:
         """What is expected, in words."""
         expectation = self._expectation
-        parts = [] if expectation.equals is None else [f"= {expectation.equals:g}"]
+        parts = [] if expectation.equals is None else [f"= {expectation.equals:.12g}"]
         if expectation.equals is not None and expectation.tolerance:
             parts[0] += f" ± {expectation.tolerance:.3g} of it"
         if expectation.at_least is not None:
-            parts.append(f">= {expectation.at_least:g}")
+            parts.append(f">= {expectation.at_least:.12g}")
         if expectation.at_most is not None:
-            parts.append(f"<= {expectation.at_most:g}")
+            parts.append(f"<= {expectation.at_most:.12g}")
         return " and ".join(parts) + self._relative_words()
 
     def find(self, cell: CellValues, key: MetricKey) -> Finding:
@@ -140,5 +140,7 @@ def _condition(condition: Condition) -> str:
         return f"{condition.axis} in {', '.join(map(str, condition.one_of))}"
     bounds = {">=": condition.ge, ">": condition.gt, "<=": condition.le, "<": condition.lt}
     return " and ".join(
-        f"{condition.axis} {sign} {bound:g}" for sign, bound in bounds.items() if bound is not None
+        f"{condition.axis} {sign} {bound:.12g}"
+        for sign, bound in bounds.items()
+        if bound is not None
     )

@@ -75,9 +75,19 @@ def write_page(results: Sequence[Results], target: Path) -> None:
     page = run_page(runs[0], pictures) if len(runs) == 1 else history_page(runs, pictures)
     try:
         _write_figures(target.parent / FIGURES_FOLDER, charts, [p for _, p in pictures])
-        target.write_text(render(page), encoding="utf-8")
+        _replace(target, render(page))
     except OSError as error:
         raise ResultsError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write ``text`` in one step: a full disk leaves the page of before, or none."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:

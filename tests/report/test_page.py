@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from kvbench.engine import Evidence, ReportSection
+from kvbench.errors import ResultsError
 from kvbench.report.make import write_page, write_report
 from kvbench.report.page import script_json
 from kvbench.report.sections import plugin_sections
@@ -190,3 +191,19 @@ def test_unmet_expectations_come_before_everything_else(tmp_path):
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     first = text.index("1 of 1 expectations are not met: GQA-8 needs a quarter.")
     assert first < text.index("Concurrent requests of 16,388 tokens that fit")
+
+
+def test_a_page_is_replaced_in_one_step(tmp_path, monkeypatch):
+    """A disk that fills leaves the page of before whole, and nothing beside it."""
+    page = tmp_path / "report.html"
+    page.write_text("the page of before", encoding="utf-8")
+
+    def full(self, *_args, **_options):
+        self.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(ResultsError, match="No space left"):
+        write_page([sample_results()], page)
+    assert page.read_bytes() == b"the page of before"
+    assert not list(tmp_path.glob(".report.html*"))
