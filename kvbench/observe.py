@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kvbench.engine import Evidence, Observer, Reading, Scalar, Stage
+from kvbench.engine import Evidence, Observer, Reading, Scalar
 from kvbench.errors import CellFailed, EngineUnavailable
 from kvbench.plugins import Plugin, Plugins
 from kvbench.results.record import CellIdentity, CellRecord, MetricSeries
@@ -100,20 +100,8 @@ def watch(
             return seen
 
 
-def record_of(
-    seen: Observation, plugin: Plugin, *, cell_id: str, url: str, explained: tuple[str, ...]
-) -> CellRecord:
+def record_of(seen: Observation, identity: CellIdentity, explained: tuple[str, ...]) -> CellRecord:
     """Return the record of what was seen: passed when there is at least one reading."""
-    identity = CellIdentity(
-        cell_id=cell_id,
-        ordinal=0,
-        benchmark="observe",
-        stage=Stage.MEASURE,
-        engine=plugin.name,
-        plugin=plugin.name,
-        axes={"url": url},
-        params={"url": url},
-    )
     if not seen.series.readings:
         reason = seen.gaps[-1] if seen.gaps else "nothing was read"
         return CellRecord(

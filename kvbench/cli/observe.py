@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from kvbench.plugins import Plugin, load_plugins
 if TYPE_CHECKING:
     from kvbench.engine import Observer
     from kvbench.observe import Observation
-    from kvbench.results.metadata import RunMetadata
+    from kvbench.results.record import CellIdentity
 
 #: Seconds between two savings of what was seen so far.
 _SAVE_EVERY_S = 30.0
@@ -98,8 +97,7 @@ class _Run:
         self.url, self.output, self.plugin, self.observer = url, output, plugin, observer
         self.started = dt.datetime.now(dt.UTC)
         self.saved_at_s = 0.0
-        identity = f"{url} {self.started.isoformat()}"
-        self.cell_id = hashlib.sha256(identity.encode()).hexdigest()
+        self.identity = _identity(plugin, url, self.started)
 
     def update(self, seen: Observation) -> None:
         """Show the last reading; save when it is time."""
@@ -112,35 +110,33 @@ class _Run:
 
     def save(self, seen: Observation, *, complete: bool) -> None:
         """Write both Parquet files; a reader never sees half of one."""
+        from kvbench.cli.single_run import single_metadata
         from kvbench.observe import record_of
         from kvbench.results import build_results, write_results
 
-        record = record_of(
-            seen,
+        metadata = single_metadata(
             self.plugin,
-            cell_id=self.cell_id,
-            url=self.url,
-            explained=self.observer.explain(),
-        )
-        write_results(self.output, build_results([record], self._metadata(complete=complete)))
-
-    def _metadata(self, *, complete: bool) -> RunMetadata:
-        from kvbench import __version__
-        from kvbench.results.metadata import RunMetadata
-        from kvbench.runner.environment import collect_environment
-
-        return RunMetadata(
-            run_id=f"{self.started:%Y%m%dT%H%M%SZ}-{self.cell_id[:6]}",
-            kvbench_version=__version__,
-            suite_name="observe",
-            suite_description=f"{self.plugin.name} at {self.url}, as it reported itself",
-            command=("kvbench", *sys.argv[1:]),
-            started_at=self.started.isoformat(timespec="seconds"),
+            self.identity,
+            description=f"{self.plugin.name} at {self.url}, as it reported itself",
+            started=self.started,
             complete=complete,
-            axis_types={"url": "str"},
-            metrics={(m.name, str(m.evidence)): m for m in self.plugin.metrics},
-            environment=collect_environment([self.plugin]),
         )
+        record = record_of(seen, self.identity, self.observer.explain())
+        write_results(self.output, build_results([record], metadata))
+
+
+def _identity(plugin: Plugin, url: str, started: dt.datetime) -> CellIdentity:
+    from kvbench.cli.single_run import single_identity
+    from kvbench.engine import Stage
+
+    return single_identity(
+        plugin,
+        benchmark="observe",
+        stage=Stage.MEASURE,
+        axes={"url": url},
+        params={"url": url},
+        started=started,
+    )
 
 
 def _line(seen: Observation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class _Timed:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="New or empty folder for summary.json, requests.parquet and series.parquet.",
+    help="New or empty folder of the run: results, report, summary.json, requests.parquet.",
 )
 @format_option
 def simulate(source: str, output_format: str, output: Path | None, **options: Any) -> None:
@@ -131,7 +132,7 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
 
     requests = open_workload(workload, options["seed"])
     run = _run_vllm if options["policy"] == "vllm" else _run_other
-    summary = run(requests, options, output)
+    summary = run(requests, {**options, "source": source}, output)
     _print(summary, output_format)
     _warn(requests, summary)
 
@@ -238,7 +239,7 @@ def _run_vllm(
     config = _config(options, memory)
     writer = RecordWriter(output) if output is not None else None
     timed = _Timed(requests)
-    start = time.perf_counter()
+    started, start = dt.datetime.now(dt.UTC), time.perf_counter()
     simulation = run(
         timed,
         config,
@@ -262,7 +263,7 @@ def _run_vllm(
     }
     if writer is not None:
         writer.close()
-        write_run(writer.folder, summary, simulation)
+        write_run(writer, options["source"], summary, simulation, started)
     return summary
 
 

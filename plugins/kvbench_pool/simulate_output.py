@@ -1,15 +1,18 @@
-"""What ``kvbench simulate -o`` leaves behind: a summary, every request, the series of steps."""
+"""What ``kvbench simulate -o`` leaves behind: a run like any other, its summary, every request."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ResultsError
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
-from kvbench_pool.vllm_policy.step_series import COLUMNS
+
+if TYPE_CHECKING:
+    from kvbench.results import Results
 
 _BATCH_RECORDS = 65536
 _FIELDS = tuple(field.name for field in dataclasses.fields(RequestRecord))
@@ -41,12 +44,14 @@ class RecordWriter:
         import pyarrow.parquet as pq
 
         self.folder = folder
+        self.cached_tokens = 0
         self._schema = pa.schema([(name, pa.int64()) for name in _FIELDS])
         self._file = pq.ParquetWriter(folder / "requests.parquet", self._schema)
         self._columns: list[list[int]] = [[] for _ in _FIELDS]
 
     def add(self, record: RequestRecord) -> None:
         """Take one record."""
+        self.cached_tokens += record.prompt_tokens + record.output_tokens - 1
         for column, name in zip(self._columns, _FIELDS, strict=True):
             column.append(getattr(record, name))
         if len(self._columns[0]) >= _BATCH_RECORDS:
@@ -64,16 +69,60 @@ class RecordWriter:
         self._file.close()
 
 
-def write_run(folder: Path, summary: dict[str, Any], simulation: Simulation) -> None:
-    """Write ``summary.json`` and the bounded ``series.parquet`` (column, step, value)."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def write_run(
+    writer: RecordWriter,
+    source: str,
+    summary: dict[str, Any],
+    simulation: Simulation,
+    started: dt.datetime,
+) -> None:
+    """Write ``summary.json``, both Parquet files of a run and its report.
 
-    rows = [
-        {"series": column, "step": point.step, "value": point.value}
-        for column in COLUMNS[1:]
-        for point in simulation.series.points(column)
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "series.parquet")
+    Raises:
+        ResultsError: The folder cannot be written.
+    """
+    from kvbench.report.make import write_report
+    from kvbench.results import write_results
+
+    folder = writer.folder
+    write_results(folder, _results(writer, source, summary, simulation, started))
     text = json.dumps(summary, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(f"{text}\n", encoding="utf-8")
+    write_report(folder)
+
+
+def _results(
+    writer: RecordWriter,
+    source: str,
+    summary: dict[str, Any],
+    simulation: Simulation,
+    started: dt.datetime,
+) -> Results:
+    from kvbench.cli.single_run import single_identity, single_results
+    from kvbench.engine import CellOutput, Stage
+    from kvbench.plugins import load_plugins
+    from kvbench_pool.studies.replay_vllm import replay_observations
+
+    plugin = load_plugins().get("pool")
+    per_block = summary.get("bytes_per_block")
+    output = CellOutput(
+        observations=tuple(replay_observations(simulation, per_block, writer.cached_tokens)),
+        effective={name: summary[name] for name in ("policy", "num_blocks", "block_size")},
+        assumptions=(f"Decisions are those of {summary['mirrors']}.",),
+    )
+    identity = single_identity(
+        plugin,
+        benchmark="simulate",
+        stage=Stage.ALLOCATE,
+        axes={"workload": source, "policy": summary["policy"]},
+        params={"workload": source, "policy": summary["policy"]},
+        started=started,
+    )
+    return single_results(
+        plugin,
+        output,
+        identity,
+        description=f"{source}, replayed as {summary['mirrors']} would",
+        started=started,
+        wall_s=summary["wall_s"],
+    )

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kvbench.cli import main
+from kvbench.results import read_results
 
 _ROWS = [
     {"timestamp": 0, "input_length": 40, "output_length": 3, "hash_ids": [0]},
@@ -76,8 +77,11 @@ def test_output_folder(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert _run(capsys, *arguments)[0] == 0
     records = pq.read_table(folder / "requests.parquet").to_pylist()
     assert [record["hit_tokens"] for record in records] == [0, 32]
-    series = pq.read_table(folder / "series.parquet").to_pylist()
-    used = [row["value"] for row in series if row["series"] == "used_blocks"]
+    results = read_results(folder)
+    samples = results.samples.to_pylist()
+    used = [row["value"] for row in samples if row["metric"] == "used_blocks"]
+    assert {row["evidence"] for row in samples} == {"simulated"}
+    assert (folder / "report.html").exists()
     assert max(used) == json.loads((folder / "summary.json").read_text())["peak_used_blocks"] == 3
     code, _, err = _run(capsys, *arguments)
     assert code == 2

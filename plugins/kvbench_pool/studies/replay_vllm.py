@@ -44,7 +44,9 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
     requests, ends = requests_of(cell), _Ends()
     simulation = simulate(requests, config, sink=ends)
     return CellOutput(
-        observations=tuple(_observations(simulation, memory, ends)),
+        observations=tuple(
+            replay_observations(simulation, memory.bytes_per_block, ends.cached_tokens)
+        ),
         effective={
             "policy": f"vllm ({MIRRORS})",
             "block_size": config.block_size,
@@ -99,15 +101,24 @@ def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
     )
 
 
-def _observations(simulation: Simulation, memory: Memory, ends: _Ends) -> Iterator[Observation]:
+def replay_observations(
+    simulation: Simulation, bytes_per_block: int | None, cached_tokens: int
+) -> Iterator[Observation]:
+    """Yield every figure of a replay.
+
+    Args:
+        simulation: The replay.
+        bytes_per_block: Pool bytes of one block, ``None`` for a pool without a model.
+        cached_tokens: Tokens in the cache at the end of each request, summed over requests.
+    """
     step_s = simulation.config.step_ms / 1000
-    yield from simulated(_memory_figures(simulation, memory))
-    yield from simulated(_scheduler_figures(simulation, ends, step_s))
+    yield from simulated(_memory_figures(simulation, bytes_per_block))
+    yield from simulated(_scheduler_figures(simulation, cached_tokens, step_s))
     for metric, column in _SERIES.items():
         yield from simulated_series(metric, simulation.series.points(column), step_s)
 
 
-def _memory_figures(simulation: Simulation, memory: Memory) -> dict[str, float]:
+def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, float]:
     series, config = simulation.series, simulation.config
     busy = max(1, series.busy_steps)
     blocks = {
@@ -129,16 +140,17 @@ def _memory_figures(simulation: Simulation, memory: Memory) -> dict[str, float]:
         "live_ratio": 1 - waste,
         "tail_waste_ratio": waste,
     }
-    if memory.bytes_per_block is not None:
-        per_block = memory.bytes_per_block
+    if per_block is not None:
         values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
         values |= {"block_bytes": per_block, "pool_bytes": config.num_blocks * per_block}
     return values
 
 
-def _scheduler_figures(simulation: Simulation, ends: _Ends, step_s: float) -> dict[str, float]:
+def _scheduler_figures(
+    simulation: Simulation, cached_tokens: int, step_s: float
+) -> dict[str, float]:
     counts, series = simulation.counts, simulation.series
-    once = ends.cached_tokens - counts.hit_tokens
+    once = cached_tokens - counts.hit_tokens
     requests = max(1, counts.requests)
     return {
         "peak_running_requests": series.peaks["running"],
