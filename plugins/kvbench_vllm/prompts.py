@@ -44,6 +44,16 @@ def prompt_token_ids(request: Request, name: str, vocabulary: int) -> list[int]:
     return tokens
 
 
+def output_token_ids(request: Request, name: str, vocabulary: int) -> list[int]:
+    """Token ids of the output: the stated ones, else such that nobody else's output has them.
+
+    Equal prompts would otherwise be answered alike, and one find the other's answer cached.
+    """
+    if request.output_ids is not None:
+        return [int(token) % vocabulary for token in request.output_ids]
+    return tokens_of(f"output {name}", request.output_tokens, vocabulary)
+
+
 def tokens_of(identity: str, count: int, vocabulary: int) -> list[int]:
     """``count`` token ids below ``vocabulary`` that only ``identity`` decides."""
     stream = hashlib.shake_256(identity.encode()).digest(4 * count)

@@ -1,4 +1,4 @@
-"""Makes vLLM sample the output tokens that a workload states, by its own extension point.
+"""Makes vLLM sample the output tokens of a workload, by its own extension point.
 
 A conversation's next prompt repeats the answers before it. With sampled answers the cached
 blocks that hold their beginnings would never be found again.
@@ -16,7 +16,7 @@ OUTPUT_IDS = "kvbench_output_ids"
 
 
 class StatedOutputs(AdapterLogitsProcessor):  # type: ignore[misc]
-    """Leaves only the stated token possible, for requests that state their output."""
+    """Leaves only the stated token possible."""
 
     def is_argmax_invariant(self) -> bool:
         """Greedy sampling is steered as well."""

@@ -12,7 +12,7 @@ from kvbench.errors import CellFailed
 from kvbench.workload.request import Request
 from kvbench_vllm.accounting import block_bytes, effective_settings
 from kvbench_vllm.in_process import InProcessEngine
-from kvbench_vllm.prompts import cache_salt, prompt_token_ids, workload_requests
+from kvbench_vllm.prompts import cache_salt, output_token_ids, prompt_token_ids, workload_requests
 from kvbench_vllm.session import VllmSession
 
 #: Counting free blocks that still hold a prefix looks at every block of the pool.
@@ -102,18 +102,12 @@ def _add(engine: InProcessEngine, name: str, request: Request, record: Record) -
     vocabulary = engine.engine.vllm_config.model_config.get_vocab_size()
     tokens = prompt_token_ids(request, name, vocabulary)
     record.prompt_tokens[name] = len(tokens)
-    stated = request.output_ids
-    # Else sampled with a seed of its own, so that equal prompts go on differently: nobody else's
-    # output may hold the tokens of this one.
     sampling = SamplingParams(
         max_tokens=request.output_tokens,
         ignore_eos=True,
         detokenize=False,
-        temperature=1.0,
-        seed=len(record.prompt_tokens),
-        extra_args=None
-        if stated is None
-        else {OUTPUT_IDS: [int(token) % vocabulary for token in stated]},
+        temperature=0.0,
+        extra_args={OUTPUT_IDS: output_token_ids(request, name, vocabulary)},
     )
     prompt: dict[str, Any] = {"prompt_token_ids": tokens}
     if salt := cache_salt(request):
