@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvbench.engine import Option
 
 #: What a cell does; each has a module in ``kvbench_pool.studies``.
-STUDIES = ("replay", "walkthrough", "fork", "hit_curve", "max_concurrency")
+STUDIES = ("replay", "walkthrough", "fork", "hit_curve", "max_concurrency", "timeline")
 
 #: Memory policies; the classes are in ``kvbench_pool.policies``, except for ``vllm``.
 POLICY_NAMES = ("vllm", "radix", "fork", "no_sharing", "contiguous", "buddy", "static")
@@ -15,7 +15,8 @@ _WHAT: tuple[Option, ...] = (
         name="study",
         type="str",
         help="replay a workload, walk through a script of operations, fork a prompt, trace the "
-        "curve of hit ratio over memory, or search for the highest concurrency.",
+        "curve of hit ratio over memory, search for the highest concurrency, or hold a recorded "
+        "run's timeline against its measured cache usage.",
         default="replay",
         choices=STUDIES,
     ),
@@ -165,4 +166,14 @@ _STUDY: tuple[Option, ...] = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_MEMORY, *_SCHEDULER, *_STUDY)
+_TIMELINE: tuple[Option, ...] = (
+    Option(
+        name="preemption_aware",
+        type="bool",
+        help="Preempt the youngest request where the recorded timeline overfills the pool "
+        "(timeline study).",
+        default=True,
+    ),
+)
+
+OPTIONS: tuple[Option, ...] = (*_WHAT, *_MEMORY, *_SCHEDULER, *_STUDY, *_TIMELINE)

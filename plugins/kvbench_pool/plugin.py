@@ -22,7 +22,7 @@ def kvbench_engine() -> EngineInfo:
         version=__version__,
         distribution="kvbench",
         summary="Replays requests through simulated KV pools: blocks, sharing, preemption, waste.",
-        evidence=frozenset({Evidence.SIMULATED}),
+        evidence=frozenset({Evidence.SIMULATED, Evidence.ENGINE}),
         stages=frozenset({Stage.ALLOCATE}),
         options=OPTIONS,
         probe=lambda: Availability(available=True),

@@ -1,4 +1,4 @@
-"""What the pool engine can observe; all of it is simulated and exact."""
+"""What the pool engine can observe: simulated and exact, beside a recorded engine's curve."""
 
 from __future__ import annotations
 
@@ -151,6 +151,26 @@ _CONCURRENCY = (
 )
 
 
+_TIMELINE = (
+    (
+        "mean_error_ratio",
+        "ratio",
+        _LOWER,
+        "Mean absolute error of the simulated usage each second.",
+    ),
+    ("max_error_ratio", "ratio", _LOWER, "Largest error of the simulated usage in any second."),
+)
+
+_RECORDED = Metric(
+    name="recorded_usage_ratio",
+    unit="ratio",
+    direction=_NONE,
+    evidence=Evidence.ENGINE,
+    meaning="Used share of the pool as a recorded run's engine logged it, over time.",
+    exact=True,
+)
+
+
 def _own(name: str, unit: str, direction: Direction, meaning: str) -> Metric:
     return Metric(
         name=name,
@@ -164,5 +184,6 @@ def _own(name: str, unit: str, direction: Direction, meaning: str) -> Metric:
 
 METRICS: tuple[Metric, ...] = (
     *(shared(name, Evidence.SIMULATED, exact=True) for name in _SHARED),
-    *(_own(*row) for row in (*_REPLAY, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY)),
+    *(_own(*row) for row in (*_REPLAY, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY, *_TIMELINE)),
+    _RECORDED,
 )

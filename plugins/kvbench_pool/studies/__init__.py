@@ -13,6 +13,7 @@ _MODULES = {
     "fork": "fork_prompt",
     "hit_curve": "hit_curve",
     "max_concurrency": "max_concurrency",
+    "timeline": "timeline",
 }
 
 
