@@ -109,7 +109,7 @@ def effective_settings(engine: InProcessEngine) -> dict[str, Scalar]:
         f"block {group.kv_cache_spec.block_size} page {group.kv_cache_spec.page_size_bytes}"
         for group in engine.cache.kv_cache_groups
     ]
-    return {
+    effective: dict[str, Scalar] = {
         "block_size": config.block_size,
         "kv_dtype": str(config.cache_dtype),
         "dtype": str(model.dtype).removeprefix("torch."),
@@ -121,6 +121,10 @@ def effective_settings(engine: InProcessEngine) -> dict[str, Scalar]:
         "scheduler": type(engine.scheduler).__name__,
         "groups": "; ".join(groups),
     }
+    interval = getattr(config, "prefix_cache_retention_interval", None)
+    if interval is not None:
+        effective["prefix_cache_retention_interval"] = interval
+    return effective
 
 
 def predicted(engine: InProcessEngine) -> Arrangement | None:

@@ -33,6 +33,7 @@ _SAME_NAME = (
     "max_num_seqs",
     "max_num_batched_tokens",
     "enable_prefix_caching",
+    "prefix_cache_retention_interval",
     "async_scheduling",
     "enforce_eager",
 )

@@ -98,6 +98,14 @@ OPTIONS: tuple[Option, ...] = (
         scope=_ENGINE,
     ),
     Option(
+        name="prefix_cache_retention_interval",
+        type="int",
+        help="Tokens between the kept prefixes of windowed and state layers; the block size keeps "
+        "them all, 0 (vLLM's own default) only where requests ended or branched.",
+        minimum=0,
+        scope=_ENGINE,
+    ),
+    Option(
         name="async_scheduling",
         type="bool",
         help="Schedule a step before the one before it is known (default: the engine's choice).",
