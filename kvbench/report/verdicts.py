@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from kvbench.report.frames import ROLES, RunFrames
-from kvbench.report.labels import differing_axes, missing, point_name, with_series
+from kvbench.report.labels import (
+    differing_axes,
+    in_plain_words,
+    missing,
+    point_name,
+    with_series,
+)
 from kvbench.report.ladder import Ladder
 from kvbench.report.quantities import binary, in_words, interval, percent, plain_number, times
 from kvbench.report.rows import Row, extremes, groups_of, rows_of
@@ -128,8 +134,9 @@ def _comparisons(pairs: Sequence[PairVerdict]) -> Iterator[Sentence]:
     for (name, base, new, base_kind, kind, ratios, tally), metrics in told.items():
         mixed = base_kind != kind
         new_name, base_name = (f"{new} ({kind})", f"{base} ({base_kind})") if mixed else (new, base)
+        subject = _and([in_plain_words(metric) for metric in metrics])
         yield Sentence(
-            text=f"{name}: {_and(metrics)} of {new_name} {_are(metrics)} {ratios} that of "
+            text=f"{name}: {subject} of {new_name} {_are(metrics)} {ratios} that of "
             f"{base_name} ({tally}).",
             evidence=(base_kind, kind) if mixed else (kind,),
             topic="comparison",
@@ -230,11 +237,10 @@ def _extremes(run: RunFrames) -> Iterator[Sentence]:
 def _range(metric: str, frame: pd.DataFrame) -> str:
     low, high = extremes(frame)
     words = in_words(low.value, low.unit), in_words(high.value, high.unit)
+    name = in_plain_words(metric).capitalize()
     if low.value == high.value:
-        return f"{metric}: {words[0]}" + (" in every case." if len(frame) > 1 else ".")
-    return (
-        f"{metric}: from {words[0]} ({_point(low, frame)}) to {words[1]} ({_point(high, frame)})."
-    )
+        return f"{name}: {words[0]}" + (" in every case." if len(frame) > 1 else ".")
+    return f"{name}: from {words[0]} ({_point(low, frame)}) to {words[1]} ({_point(high, frame)})."
 
 
 def expectation_sentence(found: Sequence[ExpectVerdict]) -> str:

@@ -204,3 +204,25 @@ def test_a_map_has_room_for_twelve_contexts_with_both_ends(count, shown):
     assert len(drawn) == len(set(drawn)) == shown
     assert (drawn[0], drawn[-1]) == (0, count - 1)
     assert drawn == sorted(drawn)
+
+
+def test_shares_of_two_kinds_of_evidence_are_drawn_together():
+    names = {"usage_ratio": Evidence.SIMULATED, "recorded_usage_ratio": Evidence.ENGINE}
+    registry = {
+        (name, str(kind)): Metric(
+            name=name, unit="ratio", direction=Direction.NONE, evidence=kind, meaning="A share."
+        )
+        for name, kind in names.items()
+    }
+    values = {
+        ("usage_ratio", "simulated"): [(0, 0.1), (1_000_000, 0.5)],
+        ("recorded_usage_ratio", "engine"): [(0, 0.2), (1_000_000, 0.4)],
+    }
+    cell = record(0, "replay", "pool", {"model": "m"}, values=values)
+    about = metadata(axis_types={"model": "str"}, metrics=registry, comparisons=(), expectations=())
+    charts = {chart.slug: chart for chart in run_charts(run_frames(build_results([cell], about)))}
+    chart = charts["shares-0"]
+    assert chart.evidence == ["engine", "simulated"]
+    assert "recorded usage (engine) peaks at 40.0%; usage (simulated) peaks at 50.0%" in chart.alt
+    shown = [text.get_text() for text in chart.figure.axes[0].get_legend().get_texts()]
+    assert ["engine" in shown[0], "simulated" in shown[1]] == [True, True]

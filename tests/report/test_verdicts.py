@@ -29,7 +29,7 @@ def test_capacity_is_said_with_numbers_and_evidence():
 
 
 def test_a_comparison_says_ratio_count_and_verdicts():
-    text = "GQA-8 over MHA: paged_bytes of gqa8 is 0.25× that of mha (4 better, of 4 pairs)."
+    text = "GQA-8 over MHA: paged bytes of gqa8 is 0.25× that of mha (4 better, of 4 pairs)."
     assert text in sentences(sample_results())
 
 
@@ -100,7 +100,7 @@ def test_unknown_metrics_still_get_a_sentence():
     ]
     types = {"knob": "int"}
     results = build_results(parts, metadata(metrics=registry, axis_types=types, comparisons=()))
-    assert "zorks_count: from 5 (knob 0) to 7 (knob 2)." in sentences(results)
+    assert "Zorks: from 5 (knob 0) to 7 (knob 2)." in sentences(results)
 
 
 def test_nothing_measured_is_no_crash():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kvbench.report.evidence import tag
+from kvbench.report.evidence import LOOKS, tag
 from kvbench.report.figures.style import INK, QUIET, byte_locator, new_figure, panels, value_ticks
 from kvbench.report.rows import groups_of
 
@@ -46,6 +47,35 @@ def blocks_over_time(
         _requests(axes[1], {name: lines[name] for name in beside})
     axes[-1].set_xlabel("time, s")
     figure.supxlabel(f"evidence: {tag(evidence)}", x=0.01, ha="left", fontsize=8, color=QUIET)
+    return figure
+
+
+def shares_over_time(lines: Mapping[tuple[str, str], pd.DataFrame]) -> Figure:
+    """Draw several shares of one pool over time, each with its kind of evidence in words.
+
+    Args:
+        lines: Rows of ``RunFrames.series`` of one cell by (what the legend says, evidence).
+    """
+    figure = new_figure()
+    (axis,) = panels(figure)
+    for (name, evidence), line in lines.items():
+        look = LOOKS[evidence]
+        axis.plot(
+            line["t_s"],
+            line["value"],
+            color=INK if look.filled or evidence == "engine" else "#2f7fb8",
+            linestyle=look.dash,
+            linewidth=1.4,
+            marker=look.marker,
+            markevery=max(1, len(line) // 12),
+            markerfacecolor="white",
+            label=f"{name} {tag(evidence)}",
+        )
+    axis.set_ylim(bottom=0)
+    axis.yaxis.set_major_formatter(value_ticks("ratio"))
+    axis.set_xlabel("time, s")
+    axis.set_ylabel("share of the pool")
+    axis.legend(loc="lower center", ncols=2, fontsize=8.5)
     return figure
 
 

@@ -13,13 +13,13 @@ from kvbench.report.figures.chart import Chart
 from kvbench.report.figures.comparison import MAX_ROWS, ratio_forest
 from kvbench.report.figures.coverage import LETTERS, coverage_grid
 from kvbench.report.figures.ladder import ladder_bars, signed_bytes
-from kvbench.report.figures.occupancy import LAYERS, blocks_over_time
+from kvbench.report.figures.occupancy import LAYERS, blocks_over_time, shares_over_time
 from kvbench.report.figures.pool import curve_charts, share_charts
 from kvbench.report.frames import RunFrames
-from kvbench.report.labels import differing_axes, point_name
+from kvbench.report.labels import differing_axes, in_plain_words, point_name
 from kvbench.report.ladder import Ladder, Step, ladders
 from kvbench.report.quantities import binary, plain_number
-from kvbench.report.rows import rows_of
+from kvbench.report.rows import groups_of, rows_of
 from kvbench.report.tables import pair_evidence, ratio_text, severity
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import PairVerdict
@@ -36,6 +36,7 @@ def run_charts(run: RunFrames) -> list[Chart]:
         *budget_charts(run),
         *share_charts(run),
         *_occupancy(run),
+        *_shares_beside(run),
         *curve_charts(run),
         *_ladder(ladders(run)),
         *_comparisons(run),
@@ -69,6 +70,29 @@ def _occupancy(run: RunFrames) -> Iterator[Chart]:
             alt=f"Blocks over time, {point}: at most {plain_number(used.max())} used{share}.",
             evidence=[row["evidence"]],
             figure=blocks_over_time(part, pool_blocks=pool, evidence=row["evidence"]),
+        )
+
+
+def _shares_beside(run: RunFrames) -> Iterator[Chart]:
+    """Shares of one pool that a cell has from several kinds of evidence."""
+    rows = run.series[(run.series["unit"] == "ratio") & (run.series["repeat"] == 0)]
+    kinds = rows.groupby("cell_id", sort=False)["evidence"].nunique()
+    cells = run.cells[run.cells["cell_id"].isin(kinds[kinds > 1].index)]
+    axes = differing_axes(cells)
+    for row in rows_of(cells.head(MAX_OCCUPANCY)):
+        point = point_name({axis: row[PARAM_PREFIX + axis] for axis in axes}) or row["engine"]
+        found = groups_of(rows[rows["cell_id"] == row["cell_id"]], "metric", "evidence")
+        lines = {(in_plain_words(str(name)), str(kind)): part for (name, kind), part in found}
+        ends = [f"{name} ({kind}) peaks at {part['value'].max():.1%}"
+                for (name, kind), part in lines.items()]  # fmt: skip
+        yield Chart(
+            slug=f"shares-{row['ordinal']}",
+            section="occupancy",
+            title=f"Share of the pool over time ({row['benchmark']}, {point})",
+            caption="Lines of different kinds of evidence, each named in the legend.",
+            alt=f"Share of the pool over time, {point}: {'; '.join(ends)}.",
+            evidence=sorted({kind for _, kind in lines}),
+            figure=shares_over_time(lines),
         )
 
 
