@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvbench.engine import EngineConfig, Scalar
+from kvbench.errors import CellFailed
 from kvbench.model.spec import ModelSpec
 from kvbench_vllm.failures import translated
 from kvbench_vllm.memory import process_bytes
@@ -149,9 +150,12 @@ def engine_arguments(config: EngineConfig) -> dict[str, Any]:
 
 
 def _checkpoint(config: EngineConfig) -> str:
-    stated = config.settings.get("checkpoint")
+    stated = str(config.settings.get("checkpoint") or "")
+    if stated.startswith(("/", "./", "../")) and not Path(stated).is_dir():
+        # vLLM would take it for a malformed hub id, or try to reach the hub.
+        raise CellFailed("checkpoint_missing", f"engine {config.engine!r}: no folder {stated}")
     if stated:
-        return str(stated)
+        return stated
     source = Path(config.model.source) if config.model else Path()
     return str(source.parent if source.suffix == ".json" else source)
 
