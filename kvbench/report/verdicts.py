@@ -148,7 +148,8 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _are(names: Sequence[str]) -> str:
-    return "are" if len(names) > 1 else "is"
+    is_plural = len(names) > 1 or in_plain_words(names[0]).endswith("s")
+    return "are" if is_plural else "is"
 
 
 def _ratios(pairs: Sequence[PairVerdict]) -> str:

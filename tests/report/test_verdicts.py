@@ -29,7 +29,7 @@ def test_capacity_is_said_with_numbers_and_evidence():
 
 
 def test_a_comparison_says_ratio_count_and_verdicts():
-    text = "GQA-8 over MHA: paged bytes of gqa8 is 0.25× that of mha (4 better, of 4 pairs)."
+    text = "GQA-8 over MHA: paged bytes of gqa8 are 0.25× that of mha (4 better, of 4 pairs)."
     assert text in sentences(sample_results())
 
 
