@@ -13,7 +13,7 @@ from kvbench.errors import CellFailed
 from kvbench_vllm.endpoint import Endpoint
 from kvbench_vllm.http import get_text
 
-#: Our name -> sample names by vLLM version, newest first. Versions before 0.10 called the
+#: Our name -> sample names by vLLM version, newest first. Older ones called the
 #: usage gauge after the GPU and had no prefix counters per token.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "usage_ratio": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
