@@ -7,6 +7,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MultimodalItem:
+    """An image, clip or recording whose embeddings stand in for tokens of a prompt.
+
+    Attributes:
+        identifier: What it is; equal items have equal identifiers.
+        offset_tokens: First token of the prompt that it fills.
+        tokens: Tokens that it fills.
+    """
+
+    identifier: str
+    offset_tokens: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request as a workload states it; what happens to it is the simulator's business.
 
@@ -25,6 +40,9 @@ class Request:
         parent: Index of the request this one forks from (agent trees), ``None`` otherwise.
         salt: Cache salt; requests with different salts share nothing.
         lora: Adapter identity; requests of different adapters share nothing.
+        multimodal: Items of the prompt in order, none inside another. Token ids and hash ids say
+            nothing about them: prompts are alike from an item on only if the item is the same
+            and lies at the same place.
     """
 
     arrival_ms: float
@@ -37,3 +55,4 @@ class Request:
     parent: int | None = None
     salt: str = ""
     lora: str = ""
+    multimodal: tuple[MultimodalItem, ...] = ()

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from kvbench.errors import TraceError
 from kvbench.workload.request import Request
+from kvbench_pool.item_marks import item_marks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +29,8 @@ class PageKeys:
         ids: Ids of the chunks of the shared pages.
         per_id: Pages that one id stands for.
         owner: Unique number of the sequence.
+        marks: (page, number of what its multimodal items are and where) of the pages that such
+            items reach into.
     """
 
     pages: int
@@ -35,18 +38,26 @@ class PageKeys:
     ids: npt.NDArray[np.int64] = field(repr=False)
     per_id: int
     owner: int
+    marks: frozenset[tuple[int, int]] = frozenset()
 
     def first(self, page: int) -> Hashable:
         """Return what identifies one page among all that follow the same prefix."""
         if page >= self.shared:
             return (self.owner,)
-        return int(self.ids[page // self.per_id])
+        identity = int(self.ids[page // self.per_id])
+        if not self.marks:
+            return identity
+        mark = next((mark for marked, mark in self.marks if marked == page), None)
+        return identity if mark is None else (identity, mark)
 
     def common(self, other: PageKeys, start: int, end: int) -> int:
         """Return the end of the longest run of equal pages from ``start``, at most ``end``."""
         if self.owner == other.owner:
             return min(end, self.pages, other.pages)
         end = min(end, self.shared, other.shared)
+        if self.marks or other.marks:
+            apart = (page for page, _ in self.marks ^ other.marks if page >= start)
+            end = min(end, min(apart, default=end))
         if end <= start:
             return start
         low, high = start // self.per_id, -(-end // self.per_id)
@@ -82,7 +93,12 @@ class PageKeyer:
             ids=self._salted(ids, request),
             per_id=per_id,
             owner=next(self._owners) if owner is None else owner,
+            marks=self._marks(request),
         )
+
+    def _marks(self, request: Request) -> frozenset[tuple[int, int]]:
+        marks = item_marks(request.multimodal, self._page)
+        return frozenset((page, self._intern(mark)) for page, mark in marks.items())
 
     def _content(self, request: Request) -> tuple[npt.NDArray[np.int64], int, int]:
         """Return (ids, pages per id, tokens that they cover)."""

@@ -43,6 +43,10 @@ def jsonl(row: dict[str, object], **changes: object) -> str:
     return json.dumps(row) + "\n" + json.dumps(changed) + "\n"
 
 
+def item(offset_tokens: int, tokens: int) -> dict[str, object]:
+    return {"identifier": "cat", "offset_tokens": offset_tokens, "tokens": tokens}
+
+
 #: text, format, line of the mistake, what the message says
 CASES: list[tuple[str, str, int, str]] = [
     (AZURE + "2023-11-16 18:15:46,374\n", "azure", 3, "2 fields; expected 3"),
@@ -99,6 +103,14 @@ CASES: list[tuple[str, str, int, str]] = [
         "both hash_ids and prompt_ids",
     ),
     (jsonl(OWN, salt=5), "kvbench", 2, "salt is 5; expected a string"),
+    (jsonl(OWN, multimodal="cat"), "kvbench", 2, "multimodal is 'cat'; expected a list"),
+    (jsonl(OWN, multimodal=["cat"]), "kvbench", 2, "multimodal[0] is 'cat'; expected an object"),
+    (jsonl(OWN, multimodal=[{"identifier": "a"}]), "kvbench", 2, "key 'offset_tokens' is missing"),
+    (jsonl(OWN, multimodal=[item(0, 0)]), "kvbench", 2, "multimodal[0].tokens is 0"),
+    (jsonl(OWN, multimodal=[item(-1, 1)]), "kvbench", 2, "multimodal[0].offset_tokens is -1"),
+    (jsonl(OWN, multimodal=[item(3, 2)]), "kvbench", 2, "multimodal[0] fills the tokens 3 to 5"),
+    (jsonl(OWN, multimodal=[item(1, 2), item(2, 1)]), "kvbench", 2, "multimodal[1] fills"),
+    (jsonl(OWN, multimodal=[{**item(0, 1), "size": 1}]), "kvbench", 2, "unknown key 'size'"),
 ]
 
 

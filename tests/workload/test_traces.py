@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from kvbench.errors import TraceError
-from kvbench.workload.request import Request
+from kvbench.workload.request import MultimodalItem, Request
 from kvbench.workload.traces import FORMATS, detect_format, file_sha256, open_trace
 from tests.conftest import shared_path
 
@@ -102,6 +102,10 @@ OWN = "\n".join(
             "output_tokens": 1,
             "hash_ids": [4, 5, 6],
             "hash_tokens": 4,
+            "multimodal": [
+                {"identifier": "cat", "offset_tokens": 1, "tokens": 3},
+                {"identifier": "dog", "offset_tokens": 4, "tokens": 5},
+            ],
         },
     ]
 )
@@ -180,6 +184,10 @@ def test_own_rows_are_the_fields_of_a_request(tmp_path: Path) -> None:
     assert first == Request(arrival_ms=0, prompt_tokens=6, output_tokens=2)
     assert (second.parent, second.salt, second.lora) == (0, "tenant", "adapter")
     assert (third.hash_tokens, list(third.hash_ids)) == (4, [4, 5, 6])
+    assert third.multimodal == (
+        MultimodalItem(identifier="cat", offset_tokens=1, tokens=3),
+        MultimodalItem(identifier="dog", offset_tokens=4, tokens=5),
+    )
 
 
 def test_own_rows_as_parquet(tmp_path: Path) -> None:
@@ -203,6 +211,15 @@ def _own_schema() -> pa.Schema:
             "parent": pa.int64(),
             "salt": pa.string(),
             "lora": pa.string(),
+            "multimodal": pa.list_(
+                pa.struct(
+                    {
+                        "identifier": pa.string(),
+                        "offset_tokens": pa.int64(),
+                        "tokens": pa.int64(),
+                    }
+                )
+            ),
         }
     )
 

@@ -18,6 +18,7 @@ from kvbench.workload.traces.fields import (
     token_ids,
     whole,
 )
+from kvbench.workload.traces.multimodal import multimodal_items
 
 MOONCAKE_HASH_TOKENS = 512
 BAILIAN_HASH_TOKENS = 16
@@ -33,6 +34,7 @@ OWN_KEYS = (
     "parent",
     "salt",
     "lora",
+    "multimodal",
 )
 
 
@@ -150,6 +152,7 @@ class OwnRows:
             parent=self._parent(row.get("parent")),
             salt=text(row.get("salt") or "", "salt"),
             lora=text(row.get("lora") or "", "lora"),
+            multimodal=multimodal_items(row.get("multimodal"), prompt),
         )
 
     def _parent(self, value: Any) -> int | None:

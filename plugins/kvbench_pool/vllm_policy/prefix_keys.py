@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvbench.workload.request import Request
+from kvbench_pool.item_marks import Marks, item_marks
 
 Keys = npt.NDArray[np.int64]
 
@@ -34,6 +35,7 @@ class PrefixKeys:
         self._chunks: dict[int, dict[tuple[int, int], int]] = {}
         self._nodes: dict[tuple[int, bytes], int] = {}
         self._roots: dict[tuple[str, str], int] = {}
+        self._marked_nodes: dict[tuple[int, int, Marks], int] = {}
         self.next_key = 1
 
     def fresh(self, count: int) -> Keys:
@@ -78,7 +80,7 @@ class PrefixKeys:
         parents = itertools.chain((node,), firsts)
         nodes.update(zip(zip(parents, new, strict=False), firsts, strict=True))
         keys = self._spread(chunk, [*known, *firsts] if known else firsts)
-        return keys[: request.prompt_tokens // self._block_size]
+        return self._marked(request, keys[: request.prompt_tokens // self._block_size])
 
     def _number(self, chunk: int, before: int, count: int) -> Sequence[int]:
         """Return the first key of each of ``count`` new chunks behind ``before`` others."""
@@ -129,4 +131,19 @@ class PrefixKeys:
                 self.next_key += 1
             keys.append(found)
             node = found
-        return np.array(keys, dtype=np.int64)
+        return self._marked(request, np.array(keys, dtype=np.int64))
+
+    def _marked(self, request: Request, keys: Keys) -> Keys:
+        """Number the blocks anew from the first one that a multimodal item reaches into."""
+        marks = item_marks(request.multimodal, self._block_size)
+        if not marks:
+            return keys
+        keys, node = keys.copy(), 0
+        for place in range(min(marks), len(keys)):
+            step = (node, int(keys[place]), marks.get(place, ()))
+            found = self._marked_nodes.get(step)
+            if found is None:
+                found = self._marked_nodes[step] = self.next_key
+                self.next_key += 1
+            keys[place] = node = found
+        return keys
