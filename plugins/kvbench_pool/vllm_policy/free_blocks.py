@@ -14,7 +14,7 @@ Blocks = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.int64]
 
 #: Key of a block that is findable in principle, but only by its own request, which holds it or
-#: has ended. As an index it means the map's last place, which no other key uses and nobody reads.
+#: has ended. Nobody looks it up.
 PRIVATE = -1
 
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
@@ -24,8 +24,10 @@ class FreeBlocks:
     """Free blocks in order of eviction, and blocks by prefix key.
 
     The queue is a stack of unfindable blocks before a ring of findable ones. A block that is
-    touched leaves a hole (0) in the ring. ``position`` is a block's place in the ring, 0 when it
-    is not there, so a found block with a position is free.
+    touched leaves a hole (0) in the ring. ``position`` is a block's place in the ring; a place
+    before the ring's head means that it is not there. ``owner`` names the block of a key, which
+    holds only while that block still has the key: handing a block out clears its own key and
+    leaves the far larger map alone.
 
     Attributes:
         num_free: Blocks in the queue.
@@ -63,7 +65,6 @@ class FreeBlocks:
         if next_key >= len(self._owner):
             grown = np.zeros(max(next_key + 1, 2 * len(self._owner)), dtype=np.int64)
             grown[: len(self._owner)] = self._owner
-            grown[len(self._owner) - 1] = 0
             self._owner = grown
             self._owner_at = grown.data
 
@@ -75,16 +76,21 @@ class FreeBlocks:
 
     def find(self, keys: Keys) -> Blocks:
         """Return the blocks of the longest findable run of ``keys``."""
-        if not len(keys) or not self._owner_at[keys[0]]:
+        if not len(keys) or not self._holder(int(keys[0])):
             return NO_BLOCKS
         blocks: Blocks = self._owner[keys]
-        missing = blocks == 0
+        missing = self._key[blocks] != keys
         end = int(missing.argmax())
         return blocks[:end] if missing[end] else blocks
 
+    def _holder(self, key: int) -> int:
+        """Return the block that a key is found in, 0 if there is none."""
+        block = self._owner_at[key]
+        return block if self._key_at[block] == key else 0
+
     def count_free(self, blocks: Blocks) -> int:
         """Count the found blocks that wait in the queue."""
-        return int(np.count_nonzero(self._position[blocks]))
+        return int(np.count_nonzero(self._position[blocks] >= self._head))
 
     def count_shared(self, blocks: Blocks) -> int:
         """Count the holders of held blocks beyond the first of each."""
@@ -93,7 +99,7 @@ class FreeBlocks:
     def touch(self, blocks: Blocks) -> None:
         """Add a holder to found blocks."""
         places = self._position[blocks]
-        waiting = places > 0
+        waiting = places >= self._head
         woken = int(np.count_nonzero(waiting))
         if woken < len(blocks):
             self._sharers[blocks[~waiting]] += 1
@@ -113,27 +119,21 @@ class FreeBlocks:
             count -= 1
         if not count:
             return blocks
+        if self._twins:
+            blocks += self._take_from_ring(count).tolist()
+            return blocks
         self.num_findable -= count
+        self.num_cached -= count
         self.evicted += count
-        ring, position, keys = self._ring_at, self._position_at, self._key_at
-        head, forgotten = self._head, 0
+        ring, keys, head = self._ring_at, self._key_at, self._head
         while count:
             block = ring[head]
             head += 1
-            if not block:
-                continue
-            count -= 1
-            position[block] = 0
-            key = keys[block]
-            keys[block] = 0
-            if self._has_twin_at[block]:
-                self._forget_twin(block, key)
-            else:
-                forgotten += 1
-                self._owner_at[key] = 0
-            blocks.append(block)
+            if block:
+                count -= 1
+                keys[block] = 0
+                blocks.append(block)
         self._head = head
-        self.num_cached -= forgotten
         return blocks
 
     def take(self, count: int) -> Blocks:
@@ -157,31 +157,26 @@ class FreeBlocks:
             reach += max(count - present, reach)
             window = self._ring[head : head + reach]
         blocks: Blocks = window.copy() if present == reach else window[window > 0][:count]
-        self._head = int(self._position_at[blocks[-1]]) + 1
-        self._position[blocks] = 0
+        self._head = self._position_at[blocks[-1]] + 1
         self.num_findable -= count
         self.evicted += count
         self._forget_all(blocks)
         return blocks
 
     def _forget_all(self, blocks: Blocks) -> None:
-        keys = self._key[blocks]
-        self._key[blocks] = 0
         if self._twins:
-            alike = self._has_twin[blocks]
-            if np.count_nonzero(alike):
-                for block, key in zip(blocks[alike].tolist(), keys[alike].tolist(), strict=True):
-                    self._forget_twin(block, key)
-                keys = keys[~alike]
-        self.num_cached -= len(keys)
-        self._owner[keys] = 0
+            alike = blocks[self._has_twin[blocks]]
+            for block in alike.tolist():
+                self._forget_twin(block, self._key_at[block])
+            self.num_cached += len(alike)
+        self._key[blocks] = 0
+        self.num_cached -= len(blocks)
 
     def _forget_twin(self, block: int, key: int) -> None:
         """Drop one of several blocks of a prefix; the first of the others is found from now on."""
         twins = self._twins.get(key)
         if twins is None:
             # The others of a batch went before it.
-            self._owner_at[key] = 0
             self.num_cached -= 1
             return
         twins.remove(block)
@@ -193,10 +188,9 @@ class FreeBlocks:
 
     def register(self, blocks: Blocks, keys: Keys) -> None:
         """Let held blocks be found; the first block of a prefix is the one that is found."""
+        taken = self._key[self._owner[keys]] == keys
         self._key[blocks] = keys
-        known = self._owner[keys]
-        if np.count_nonzero(known):
-            taken = known > 0
+        if np.count_nonzero(taken):
             for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
                 self._register_twin(block, key)
             blocks, keys = blocks[~taken], keys[~taken]
@@ -205,8 +199,9 @@ class FreeBlocks:
 
     def register_one(self, block: int, key: int) -> None:
         """Let one held block be found."""
+        taken = self._holder(key)
         self._key_at[block] = key
-        if self._owner_at[key]:
+        if taken:
             self._register_twin(block, key)
             return
         self._owner_at[key] = block
@@ -259,6 +254,7 @@ class FreeBlocks:
         ring = self._ring[self._head : self._tail]
         blocks = ring[ring > 0]
         self._ring[:] = 0
+        self._position[:] = 0
         self._ring[1 : len(blocks) + 1] = blocks
         self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int64)
         self._head, self._tail = 1, len(blocks) + 1
