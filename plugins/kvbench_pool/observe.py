@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from kvbench.engine import Evidence, Observation
@@ -32,12 +32,14 @@ def simulated_list(metric: str, values: Iterable[float]) -> Iterator[Observation
         yield Observation(metric=metric, value=float(value), evidence=Evidence.SIMULATED)
 
 
-def simulated_series(metric: str, points: Iterable[Point], step_s: float) -> Iterator[Observation]:
-    """Yield a time series; its times are simulated seconds."""
+def simulated_series(
+    metric: str, points: Iterable[Point], seconds_at: Callable[[int], float]
+) -> Iterator[Observation]:
+    """Yield a time series; ``seconds_at`` gives the simulated seconds of a step."""
     for point in points:
         yield Observation(
             metric=metric,
             value=float(point.value),
             evidence=Evidence.SIMULATED,
-            t_offset_s=point.step * step_s,
+            t_offset_s=seconds_at(point.step),
         )

@@ -10,6 +10,9 @@ STUDIES = ("replay", "walkthrough", "fork", "hit_curve", "max_concurrency", "tim
 #: Memory policies; the classes are in ``kvbench_pool.policies``, except for ``vllm``.
 POLICY_NAMES = ("vllm", "radix", "fork", "no_sharing", "contiguous", "buddy", "static")
 
+#: How long a step lasts; the models are in ``kvbench_pool.step_time``.
+STEP_TIMES = ("logical", "roofline", "measured")
+
 _WHAT: tuple[Option, ...] = (
     Option(
         name="study",
@@ -83,7 +86,7 @@ _SCHEDULER: tuple[Option, ...] = (
     Option(
         name="step_ms",
         type="float",
-        help="Milliseconds of one scheduler step, by which arrivals become steps.",
+        help="Milliseconds of one logical step, by which arrivals become steps.",
         default=50.0,
         minimum=0.001,
     ),
@@ -166,6 +169,58 @@ _STUDY: tuple[Option, ...] = (
     ),
 )
 
+_STEP_TIME: tuple[Option, ...] = (
+    Option(
+        name="step_time",
+        type="str",
+        help="How long a step lasts: logical (step_ms each), roofline (of device and model) or "
+        "measured (by stated constants); the last two give simulated seconds (vllm policy).",
+        default="logical",
+        choices=STEP_TIMES,
+    ),
+    Option(name="device", type="device", help="Device of one rank (roofline)."),
+    Option(
+        name="compute_efficiency",
+        type="float",
+        help="Share of the device's peak FLOP/s that is reached, up to 1 (roofline).",
+        default=0.6,
+        minimum=0.001,
+    ),
+    Option(
+        name="bandwidth_efficiency",
+        type="float",
+        help="Share of the device's peak bandwidth that is reached, up to 1 (roofline).",
+        default=0.8,
+        minimum=0.001,
+    ),
+    Option(
+        name="step_overhead_ms",
+        type="float",
+        help="Milliseconds of a step beside arithmetic and memory traffic (roofline).",
+        default=2.0,
+        minimum=0,
+    ),
+    Option(name="step_base_s", type="float", help="Seconds of any step (measured).", minimum=0),
+    Option(
+        name="prefill_token_s",
+        type="float",
+        help="Seconds per token of a chunk of several tokens (measured).",
+        minimum=0,
+    ),
+    Option(
+        name="decode_request_s",
+        type="float",
+        help="Seconds per request that computes a single token (measured).",
+        minimum=0,
+    ),
+    Option(
+        name="context_token_s",
+        type="float",
+        help="Seconds per cached token that attention reads (measured).",
+        minimum=0,
+    ),
+)
+
 _TIMELINE: tuple[Option, ...] = (
     Option(
         name="preemption_aware",
@@ -176,4 +231,11 @@ _TIMELINE: tuple[Option, ...] = (
     ),
 )
 
-OPTIONS: tuple[Option, ...] = (*_WHAT, *_MEMORY, *_SCHEDULER, *_STUDY, *_TIMELINE)
+OPTIONS: tuple[Option, ...] = (
+    *_WHAT,
+    *_MEMORY,
+    *_SCHEDULER,
+    *_STEP_TIME,
+    *_STUDY,
+    *_TIMELINE,
+)

@@ -92,6 +92,41 @@ _REPLAY = (
     ("preemption_ratio", "ratio", _LOWER, "Preemptions per request."),
 )
 
+#: Latencies of the requests on a modelled clock, and what each is.
+_LATENCIES = (
+    ("queue", "seconds from arrival to the step that first computes something for it"),
+    ("ttft", "seconds from arrival to its first token"),
+    ("inter_token", "seconds per further output token"),
+    ("latency", "seconds from arrival to its last token"),
+)
+
+_CLOCK = (
+    ("simulated_s", "s", _LOWER, "Simulated seconds from the first arrival to the last token."),
+    (
+        "output_tokens_per_s",
+        "tokens_per_s",
+        _HIGHER,
+        "Output tokens of all requests a simulated second.",
+    ),
+    (
+        "tokens_per_s",
+        "tokens_per_s",
+        _HIGHER,
+        "Prompt and output tokens of all requests a simulated second.",
+    ),
+    ("busy_ratio", "ratio", _NONE, "Share of the simulated seconds in which a step ran."),
+    *(
+        (
+            f"p{share}_{name}_s",
+            "s",
+            _LOWER,
+            f"Simulated {meaning}: {share} % of the requests take no longer.",
+        )
+        for name, meaning in _LATENCIES
+        for share in (50, 90, 99)
+    ),
+)
+
 _FORK = (
     ("fork_used_blocks", "blocks", _LOWER, "Blocks in use right after the forks."),
     ("fork_used_bytes", "bytes", _LOWER, "Bytes in use right after the forks."),
@@ -184,6 +219,9 @@ def _own(name: str, unit: str, direction: Direction, meaning: str) -> Metric:
 
 METRICS: tuple[Metric, ...] = (
     *(shared(name, Evidence.SIMULATED, exact=True) for name in _SHARED),
-    *(_own(*row) for row in (*_REPLAY, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY, *_TIMELINE)),
+    *(
+        _own(*row)
+        for row in (*_REPLAY, *_CLOCK, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY, *_TIMELINE)
+    ),
     _RECORDED,
 )

@@ -14,12 +14,16 @@ import click
 from kvbench.cli.output import emit, emit_json, format_option
 from kvbench.cli.quantities import ByteSize
 from kvbench_pool.options import POLICY_NAMES
+from kvbench_pool.simulate_clock import check_step_time, step_time_options
 
 if TYPE_CHECKING:
     from kvbench.layout import Arrangement
+    from kvbench.model.spec import ModelSpec
     from kvbench.workload.load import RequestStream
     from kvbench.workload.request import Request
+    from kvbench_pool.step_time import StepTime
     from kvbench_pool.vllm_policy.config import PoolConfig
+    from kvbench_pool.vllm_policy.simulation import Simulation
 
 _FORMATS = ("azure", "burstgpt", "mooncake", "bailian", "sharegpt", "kvbench", "parquet")
 
@@ -35,7 +39,8 @@ class _Memory:
 
     num_blocks: int
     block_size: int
-    arrangement: Arrangement | None
+    model: ModelSpec | None = None
+    arrangement: Arrangement | None = None
 
 
 class _Timed:
@@ -83,7 +88,7 @@ class _Timed:
 @click.option("--sliding-window", type=_COUNT, help="One group of sliding layers, window W.")
 @click.option("--hybrid-window", type=_COUNT, help="A full group and a sliding one, window W.")
 @click.option("--limit", type=_COUNT, help="First rows of the trace only.")
-@click.option("--step-ms", type=click.FloatRange(min=0, min_open=True), default=50.0)
+@step_time_options
 @click.option("--trace-format", type=click.Choice((*_FORMATS, *_ALIASES)), help="Else detected.")
 @click.option(
     "--bad-lines",
@@ -106,9 +111,11 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
     """Replay a trace or a workload through a simulated pool, as vLLM would run it.
 
     The summary has the fields of vLLM's own decision logs; every figure is simulated. A step
-    lasts --step-ms whatever it computes; wall_s is what the simulation took on this machine,
-    reading the trace (load_s) apart. WORKLOAD is FILE.toml#NAME for a suite's table, or a
-    generator as in lognormal:requests=1000,arrival=poisson,rate_per_s=5.
+    lasts --step-ms whatever it computes, or what --step-time says; wall_s is what the simulation
+    took on this machine, reading the trace (load_s) apart.
+
+    WORKLOAD is FILE.toml#NAME for a suite's table, or a generator as in
+    lognormal:requests=1000,arrival=poisson,rate_per_s=5.
 
     Requests that can never fit the pool are left out and counted as dropped.
     """
@@ -144,6 +151,7 @@ def _check_combination(options: dict[str, Any]) -> None:
         raise click.UsageError("--blocks and --budget exclude each other")
     if not options["blocks"] and not (options["budget"] and options["model"]):
         raise click.UsageError("give the pool as --blocks N, or as --budget BYTES with --model")
+    check_step_time(options)
     if options["policy"] == "vllm":
         return
     vllm_only = ("digest", "watermark", "async_scheduling", "sliding_window", "hybrid_window")
@@ -159,33 +167,29 @@ def _memory(options: dict[str, Any]) -> _Memory:
     Raises:
         KvbenchError: No such model or layout, or the layout refuses the model.
     """
-    arrangement = None
+    model = arrangement = None
     if options["model"]:
         from kvbench.layout import LayoutOptions
         from kvbench.model.load import load_model
         from kvbench.plugins import load_plugins
 
-        arrangement = (
-            load_plugins()
-            .layout(options["layout"])
-            .arrange(
-                load_model(options["model"]),
-                LayoutOptions(
-                    block_size=options["block_size"],
-                    kv_dtype=options["kv_dtype"],
-                    tp=options["tp"],
-                    engine=_engine_options(options),
-                ),
-            )
+        model = load_model(options["model"])
+        layout_options = LayoutOptions(
+            block_size=options["block_size"],
+            kv_dtype=options["kv_dtype"],
+            tp=options["tp"],
+            engine=_engine_options(options),
         )
+        arrangement = load_plugins().layout(options["layout"]).arrange(model, layout_options)
     if arrangement is None:
-        return _Memory(
-            num_blocks=options["blocks"],
-            block_size=options["block_size"] or 16,
-            arrangement=None,
-        )
+        return _Memory(num_blocks=options["blocks"], block_size=options["block_size"] or 16)
     blocks = options["blocks"] or arrangement.num_blocks(options["budget"])
-    return _Memory(num_blocks=blocks, block_size=arrangement.block_size, arrangement=arrangement)
+    return _Memory(
+        num_blocks=blocks,
+        block_size=arrangement.block_size,
+        model=model,
+        arrangement=arrangement,
+    )
 
 
 def _engine_options(options: dict[str, Any]) -> dict[str, object]:
@@ -200,7 +204,8 @@ def _engine_options(options: dict[str, Any]) -> dict[str, object]:
     return engine
 
 
-def _config(options: dict[str, Any], memory: _Memory) -> PoolConfig:
+def _config(options: dict[str, Any], memory: _Memory, step_time: StepTime) -> PoolConfig:
+    from kvbench_pool.step_time.models import clock_model
     from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
     from kvbench_pool.vllm_policy.layout_groups import cache_groups
 
@@ -224,6 +229,7 @@ def _config(options: dict[str, Any], memory: _Memory) -> PoolConfig:
         lookahead_tokens=options["num_lookahead_tokens"],
         groups=groups,
         step_ms=options["step_ms"],
+        step_time=clock_model(step_time),
     )
 
 
@@ -231,13 +237,15 @@ def _run_vllm(
     requests: RequestStream, options: dict[str, Any], output: Path | None
 ) -> dict[str, Any]:
     from kvbench_pool.digest import StepDigest
+    from kvbench_pool.simulate_clock import step_time
     from kvbench_pool.simulate_output import RecordWriter, discard, write_run
     from kvbench_pool.vllm_policy.config import MIRRORS
     from kvbench_pool.vllm_policy.simulate import simulate as run
 
     memory = _memory(options)
-    config = _config(options, memory)
-    writer = RecordWriter(output) if output is not None else None
+    model = step_time(options, memory.model)
+    config = _config(options, memory, model)
+    writer = RecordWriter(output, config) if output is not None else None
     timed = _Timed(requests)
     started, start = dt.datetime.now(dt.UTC), time.perf_counter()
     simulation = run(
@@ -249,6 +257,7 @@ def _run_vllm(
     wall_s = time.perf_counter() - start - timed.spent_s
     summary: dict[str, Any] = {
         **simulation.summary(),
+        **_seconds(simulation),
         "wall_s": round(wall_s, 3),
         "load_s": round(timed.spent_s, 3),
         "req_per_s": round(simulation.counts.requests / max(wall_s, 1e-9), 1),
@@ -257,14 +266,31 @@ def _run_vllm(
         "evicted_blocks": simulation.evicted_blocks,
         "peak_shared_saved_blocks": simulation.series.saved_peak,
         "policy": "vllm",
+        "step_time": model.name,
         "mirrors": MIRRORS,
         "evidence": "simulated",
         **_bytes(memory, simulation.series.peaks["used_blocks"]),
+        "assumptions": list(_assumptions(memory, model)),
     }
     if writer is not None:
         writer.close()
         write_run(writer, options["source"], summary, simulation, started)
     return summary
+
+
+def _seconds(simulation: Simulation) -> dict[str, float]:
+    if simulation.timing is None:
+        return {}
+    return {"mean_queue_s": simulation.mean_queue_s, **simulation.timing.figures()}
+
+
+def _assumptions(memory: _Memory, model: StepTime) -> Iterator[str]:
+    from kvbench_pool.vllm_policy.config import MIRRORS
+
+    if memory.arrangement is not None:
+        yield from memory.arrangement.assumptions
+    yield f"Decisions are those of {MIRRORS}; every request generates its stated output."
+    yield from model.assumptions()
 
 
 def _run_other(
@@ -337,10 +363,13 @@ def _print(summary: dict[str, Any], output_format: str) -> None:
     if output_format == "json":
         emit_json(summary)
     elif output_format == "csv":
-        emit([summary], list(summary), "csv")
+        emit([summary], [name for name in summary if name != "assumptions"], "csv")
     else:
-        rows = [{"figure": name, "value": value} for name, value in summary.items()]
+        figures = {name: value for name, value in summary.items() if name != "assumptions"}
+        rows = [{"figure": name, "value": value} for name, value in figures.items()]
         emit(rows, ("figure", "value"), output_format)
+        for line in summary.get("assumptions", ()):
+            click.echo(f"assumptions: {line}")
 
 
 def _warn(requests: RequestStream, summary: dict[str, Any]) -> None:

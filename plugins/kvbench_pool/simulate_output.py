@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ResultsError
+from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
+from kvbench_pool.vllm_policy.timing import RequestTimes
 
 if TYPE_CHECKING:
     from kvbench.results import Results
 
 _BATCH_RECORDS = 65536
-_FIELDS = tuple(field.name for field in dataclasses.fields(RequestRecord))
+_FIELDS = tuple(field.name for field in dataclasses.fields(RequestRecord) if field.name != "times")
+_MOMENTS = tuple(field.name for field in dataclasses.fields(RequestTimes))
 
 
 def claim_folder(folder: Path) -> None:
@@ -37,23 +40,31 @@ def discard(record: RequestRecord) -> None:
 
 
 class RecordWriter:
-    """Streams records of requests to ``requests.parquet``, a batch in memory at a time."""
+    """Streams records of requests to ``requests.parquet``, a batch in memory at a time.
 
-    def __init__(self, folder: Path) -> None:
+    On a modelled clock a record has its moments in seconds as well.
+    """
+
+    def __init__(self, folder: Path, config: PoolConfig) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         self.folder = folder
         self.cached_tokens = 0
-        self._schema = pa.schema([(name, pa.int64()) for name in _FIELDS])
+        self._moments = _MOMENTS if config.step_time is not None else ()
+        counts = [(name, pa.int64()) for name in _FIELDS]
+        self._schema = pa.schema([*counts, *((name, pa.float64()) for name in self._moments)])
         self._file = pq.ParquetWriter(folder / "requests.parquet", self._schema)
-        self._columns: list[list[int]] = [[] for _ in _FIELDS]
+        self._columns: list[list[float]] = [[] for _ in self._schema]
 
     def add(self, record: RequestRecord) -> None:
         """Take one record."""
         self.cached_tokens += record.prompt_tokens + record.output_tokens - 1
-        for column, name in zip(self._columns, _FIELDS, strict=True):
+        counts, moments = self._columns[: len(_FIELDS)], self._columns[len(_FIELDS) :]
+        for column, name in zip(counts, _FIELDS, strict=True):
             column.append(getattr(record, name))
+        for column, name in zip(moments, self._moments, strict=True):
+            column.append(getattr(record.times, name))
         if len(self._columns[0]) >= _BATCH_RECORDS:
             self._flush()
 
@@ -61,7 +72,7 @@ class RecordWriter:
         import pyarrow as pa
 
         self._file.write_table(pa.table(self._columns, schema=self._schema))
-        self._columns = [[] for _ in _FIELDS]
+        self._columns = [[] for _ in self._schema]
 
     def close(self) -> None:
         """Write what is left."""
@@ -107,8 +118,10 @@ def _results(
     per_block = summary.get("bytes_per_block")
     output = CellOutput(
         observations=tuple(replay_observations(simulation, per_block, writer.cached_tokens)),
-        effective={name: summary[name] for name in ("policy", "num_blocks", "block_size")},
-        assumptions=(f"Decisions are those of {summary['mirrors']}.",),
+        effective={
+            name: summary[name] for name in ("policy", "num_blocks", "block_size", "step_time")
+        },
+        assumptions=tuple(summary["assumptions"]),
     )
     identity = single_identity(
         plugin,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from kvbench.engine import Cell, CellOutput, Observation
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.settings import Memory, arrangement_of, setting
+from kvbench_pool.step_time.choose import choose_step_time
+from kvbench_pool.step_time.models import StepTime, clock_model
 from kvbench_pool.studies.requests import requests_of, warnings_of
 from kvbench_pool.vllm_policy.config import MIRRORS, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.layout_groups import cache_groups
@@ -53,14 +55,24 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
             "pool_blocks": config.num_blocks,
             "layout": memory.layout,
             "enable_prefix_caching": config.enable_prefix_caching,
+            "step_time": step_time_of(cell).name,
         },
         assumptions=(
             *memory.assumptions,
-            f"Decisions are those of {MIRRORS}; a step is {config.step_ms:g} ms whatever it "
-            "computes, and every request generates its stated output.",
+            f"Decisions are those of {MIRRORS}; every request generates its stated output.",
+            *step_time_of(cell).assumptions(),
         ),
         warnings=tuple(warnings_of(requests, simulation.counts.dropped)),
     )
+
+
+def step_time_of(cell: Cell) -> StepTime:
+    """Return the step-time model of a cell.
+
+    Raises:
+        KvbenchError: A constant out of range, or a model or device that lacks a figure.
+    """
+    return choose_step_time(cell.settings, cell.model, cell.device)
 
 
 def vllm_preemption_ratio(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
@@ -98,6 +110,7 @@ def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
         lookahead_tokens=setting(cell, "num_lookahead_tokens", int),
         groups=groups,
         step_ms=setting(cell, "step_ms", float),
+        step_time=clock_model(step_time_of(cell)),
     )
 
 
@@ -111,11 +124,12 @@ def replay_observations(
         bytes_per_block: Pool bytes of one block, ``None`` for a pool without a model.
         cached_tokens: Tokens in the cache at the end of each request, summed over requests.
     """
-    step_s = simulation.config.step_ms / 1000
     yield from simulated(_memory_figures(simulation, bytes_per_block))
-    yield from simulated(_scheduler_figures(simulation, cached_tokens, step_s))
+    yield from simulated(_scheduler_figures(simulation, cached_tokens))
+    if simulation.timing is not None:
+        yield from simulated(simulation.timing.figures())
     for metric, column in _SERIES.items():
-        yield from simulated_series(metric, simulation.series.points(column), step_s)
+        yield from simulated_series(metric, simulation.series.points(column), simulation.seconds_at)
 
 
 def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, float]:
@@ -146,9 +160,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
     return values
 
 
-def _scheduler_figures(
-    simulation: Simulation, cached_tokens: int, step_s: float
-) -> dict[str, float]:
+def _scheduler_figures(simulation: Simulation, cached_tokens: int) -> dict[str, float]:
     counts, series = simulation.counts, simulation.series
     once = cached_tokens - counts.hit_tokens
     requests = max(1, counts.requests)
@@ -166,5 +178,5 @@ def _scheduler_figures(
         "steps_count": series.steps,
         "requests_count": counts.requests,
         "dropped_requests_count": counts.dropped,
-        "mean_queue_s": counts.queued_steps * step_s / requests,
+        "mean_queue_s": simulation.mean_queue_s,
     }

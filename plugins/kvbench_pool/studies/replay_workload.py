@@ -29,6 +29,7 @@ def run(cell: Cell) -> CellOutput:
         from kvbench_pool.studies.replay_vllm import replay_vllm
 
         return replay_vllm(cell, memory)
+    _check_step_time(cell)
     requests = requests_of(cell)
     replay = replay_cell(cell, memory, requests, setting(cell, "max_num_seqs", int))
     return CellOutput(
@@ -56,6 +57,7 @@ def preemption_ratio_of(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
         from kvbench_pool.studies.replay_vllm import vllm_preemption_ratio
 
         return vllm_preemption_ratio(cell, memory, max_num_seqs)
+    _check_step_time(cell)
     totals = replay_cell(cell, memory, requests_of(cell), max_num_seqs).totals
     return totals.preemptions / max(1, totals.requests)
 
@@ -92,6 +94,15 @@ def replay_cell(
     return replay
 
 
+def _check_step_time(cell: Cell) -> None:
+    name, policy = setting(cell, "step_time", str), setting(cell, "policy", str)
+    if name != "logical":
+        raise CellFailed(
+            "unsupported_step_time",
+            f"policy {policy!r} counts logical steps; step time {name!r} needs policy 'vllm'",
+        )
+
+
 def _check_groups(cell: Cell) -> None:
     arrangement = arrangement_of(cell)
     fixed = arrangement and [g.kind for g in arrangement.groups if g.fixed_blocks is not None]
@@ -124,7 +135,7 @@ def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
         "waiting_requests": occupancy.waiting,
     }
     for metric, kept in series.items():
-        yield from simulated_series(metric, kept.points(), step_s)
+        yield from simulated_series(metric, kept.points(), lambda step: step * step_s)
 
 
 def _memory_figures(replay: Replay, memory: Memory) -> dict[str, float]:

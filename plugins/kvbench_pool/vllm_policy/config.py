@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kvbench.errors import KvbenchError
+from kvbench_pool.step_time import StepTime
 
 #: The version whose decisions this package mirrors.
 MIRRORS = "vllm 0.32.0"
@@ -64,6 +65,8 @@ class PoolConfig:
         lookahead_tokens: Slots held beyond the computed tokens for speculation.
         groups: Cache groups in the engine's order.
         step_ms: Milliseconds of one step, by which arrivals become steps.
+        step_time: Model that gives every step its seconds; requests then join when that clock
+            has passed their arrival. ``None`` counts steps of ``step_ms``.
     """
 
     num_blocks: int
@@ -78,6 +81,7 @@ class PoolConfig:
     lookahead_tokens: int = 0
     groups: tuple[CacheGroup, ...] = (FULL,)
     step_ms: float = 50.0
+    step_time: StepTime | None = None
 
     def __post_init__(self) -> None:
         for problem in self._problems():

@@ -27,6 +27,9 @@ class Job:
         rehit_tokens: Tokens found when it came back after preemptions.
         requery_tokens: Tokens looked up then.
         finish_step: Step in which it ended, -1 before.
+        arrive_s: Simulated seconds at which it arrives.
+        scheduled_s: When it was first scheduled, -1 before or where only steps are counted.
+        first_token_s: When its first token was there, -1 likewise.
     """
 
     index: int
@@ -45,6 +48,9 @@ class Job:
     rehit_tokens: int = 0
     requery_tokens: int = 0
     finish_step: int = -1
+    arrive_s: float = 0.0
+    scheduled_s: float = -1.0
+    first_token_s: float = -1.0
 
     @property
     def is_done(self) -> bool:

@@ -14,7 +14,8 @@ from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
 def can_batch(config: PoolConfig) -> bool:
     """Whether ``Batched`` knows everything that a configuration asks for."""
-    return config.groups == (FULL,) and not config.async_scheduling
+    plain = config.groups == (FULL,) and not config.async_scheduling
+    return plain and config.step_time is None
 
 
 def simulate(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.step_series import StepSeries
+from kvbench_pool.vllm_policy.timing import RequestTimes, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class RequestRecord:
         preemptions: Times it lost its blocks.
         rehit_tokens: Tokens found cached when it came back, all returns together.
         blocks: Blocks it held at the end, null blocks of a window included.
+        times: Its moments in seconds, ``None`` where only steps are counted.
     """
 
     index: int
@@ -35,6 +37,7 @@ class RequestRecord:
     preemptions: int
     rehit_tokens: int
     blocks: int
+    times: RequestTimes | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +89,7 @@ class Simulation:
         evicted_blocks: Findable blocks that were handed out for something else.
         free_queue: Free blocks at the end, in the order of their next use.
         digest: Digest over all decisions, empty unless asked for.
+        timing: Simulated seconds, ``None`` where only steps are counted.
     """
 
     config: PoolConfig
@@ -96,6 +100,21 @@ class Simulation:
     evicted_blocks: int
     free_queue: tuple[int, ...] = field(repr=False)
     digest: str = ""
+    timing: Timing | None = None
+
+    def seconds_at(self, step: int) -> float:
+        """Return the simulated seconds at which a step was decided."""
+        if self.timing is not None:
+            return self.timing.seconds_at(step)
+        return step * (self.config.step_ms / 1000)
+
+    @property
+    def mean_queue_s(self) -> float:
+        """Simulated seconds from arrival to first schedule, averaged over the requests."""
+        if self.timing is not None:
+            return self.timing.mean_queue_s
+        queued_s = self.counts.queued_steps * (self.config.step_ms / 1000)
+        return queued_s / max(1, self.counts.requests)
 
     def summary(self) -> dict[str, int | float | str]:
         """Return the fields of the summary line of a decision log, by their names there."""

@@ -8,20 +8,22 @@ from collections.abc import Callable, Iterable, Iterator
 from kvbench.errors import KvbenchError
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, scheduled_part
+from kvbench_pool.vllm_policy.clock import clock_of
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
 from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
 from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
 from kvbench_pool.vllm_policy.step_series import StepSeries
+from kvbench_pool.vllm_policy.timing import RequestTimes
 
 
 class Stepwise:
     """Drives a ``Scheduler``: arrivals, steps and the output of a model that never stops early.
 
-    Request ``i`` joins the queue at the start of its arrival step. With nothing under way the
-    clock jumps to the next arrival. Under async scheduling the output of a step is taken in
-    after the next one was scheduled.
+    Requests join the queue when the clock says that they have come. With nothing under way it
+    jumps to the next arrival. Under async scheduling the output of a step is taken in after the
+    next one was scheduled.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Stepwise:
         self._flying: deque[Step] = deque()
         self._reported: dict[int, list[int]] = {}
         self._blocks_at_end: dict[int, int] = {}
-        self._step = 0
+        self.clock = clock_of(config)
         self.counts = Counts()
         self.series = StepSeries(config.block_size)
         self._alive = 0
@@ -49,26 +51,31 @@ class Stepwise:
         coming = next(arrivals, None)
         while coming is not None or self._alive or self._flying:
             if coming is not None and not self._alive and not self._flying:
-                self._step = max(self._step, coming.arrive_step)
-            while coming is not None and coming.arrive_step <= self._step:
-                self._scheduler.waiting.append(coming)
-                self._alive += 1
+                self.clock.jump_to(coming)
+            while coming is not None and self.clock.has_come(coming):
+                self._join(coming)
                 coming = next(arrivals, None)
             if self._flying and not self._alive:
                 self._take_in(self._flying.popleft())
                 continue
             self._one_step()
-            self._step += 1
+            self.clock.step += 1
         self.series.settle()
 
+    def _join(self, job: Job) -> None:
+        self.clock.join(job)
+        self._scheduler.waiting.append(job)
+        self._alive += 1
+
     def _jobs(self, requests: Iterable[Request]) -> Iterator[Job]:
-        last = 0
+        last, last_ms = 0, 0.0
         for index, request in enumerate(requests):
             if not self._config.fits(request.prompt_tokens, request.output_tokens):
                 self.counts.dropped += 1
                 continue
             self.counts.requests += 1
             last = max(last, self._config.arrival_step(request.arrival_ms))
+            last_ms = max(last_ms, request.arrival_ms)
             yield Job(
                 index=index,
                 prompt_tokens=request.prompt_tokens,
@@ -76,6 +83,7 @@ class Stepwise:
                 keys=self._all_keys(request),
                 arrive_step=last,
                 known=request.prompt_tokens,
+                arrive_s=last_ms / 1000,
             )
 
     def _all_keys(self, request: Request) -> list[int]:
@@ -98,6 +106,7 @@ class Stepwise:
             if part.admitted:
                 self._note_admission(part)
         self._note_series(step, waiting)
+        self.clock.decided(step)
         free = scheduler.cache.pool.num_free
         parts = self._parts(step) if self._digest is not None else []
         self._flying.append(step)
@@ -106,7 +115,7 @@ class Stepwise:
             ended = self._take_in(self._flying.popleft())
         if self._digest is not None:
             preempted = [job.index for job in step.preempted]
-            self._digest.add(self._step, free, parts, preempted, ended)
+            self._digest.add(self.clock.step, free, parts, preempted, ended)
 
     def _refuse_stuck(self) -> None:
         head, blocks = self._scheduler.waiting[0], self._config.usable_blocks
@@ -119,9 +128,9 @@ class Stepwise:
         job, first = part.job, part.job.first_step < 0
         self._reported[job.index] = [0] * len(self._config.groups)
         if first:
-            job.first_step = self._step
+            job.first_step = self.clock.step
             job.hit_tokens = part.computed
-            self.counts.queued_steps += self._step - job.arrive_step
+            self.counts.queued_steps += self.clock.step - job.arrive_step
         else:
             job.rehit_tokens += part.computed
         self.counts.note_admission(
@@ -134,7 +143,7 @@ class Stepwise:
         scheduler, pool = self._scheduler, self._scheduler.cache.pool
         tables = scheduler.cache.groups[0].tables
         self.series.pending += (
-            self._step,
+            self.clock.step,
             self._config.usable_blocks - pool.num_free,
             pool.num_cached_free,
             pool.num_cached,
@@ -165,16 +174,18 @@ class Stepwise:
             for part in step.scheduled
             if part.job.known + 1 == part.job.prompt_tokens + part.job.output_tokens
         }
+        self.clock.output()
         ended = self._scheduler.update(step)
+        self.clock.settled(step, ended)
         for job in ended:
-            job.finish_step = self._step
+            job.finish_step = self.clock.step
             self._alive -= 1
             self._reported.pop(job.index, None)
-            self._sink(_record(job, held[job.index]))
+            self._sink(_record(job, held[job.index], self.clock.times(job)))
         return [job.index for job in ended]
 
 
-def _record(job: Job, blocks: int) -> RequestRecord:
+def _record(job: Job, blocks: int, times: RequestTimes | None) -> RequestRecord:
     return RequestRecord(
         index=job.index,
         prompt_tokens=job.prompt_tokens,
@@ -186,6 +197,7 @@ def _record(job: Job, blocks: int) -> RequestRecord:
         preemptions=job.preemptions,
         rehit_tokens=job.rehit_tokens,
         blocks=blocks,
+        times=times,
     )
 
 
@@ -216,8 +228,9 @@ def run_stepwise(
         counts=stepwise.counts,
         series=stepwise.series,
         records=tuple(records),
-        last_step=stepwise._step - 1,
+        last_step=stepwise.clock.step - 1,
         evicted_blocks=pool.evicted,
         free_queue=tuple(pool.free_queue()),
         digest=digest.hex if digest else "",
+        timing=stepwise.clock.timing,
     )

@@ -1,0 +1,113 @@
+"""The options of ``kvbench simulate`` that say how long a step lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from kvbench_pool.options import STEP_TIMES
+
+if TYPE_CHECKING:
+    from kvbench.model.spec import ModelSpec
+    from kvbench_pool.step_time import StepTime
+
+_SHARE = click.FloatRange(min=0, max=1, min_open=True)
+_SECONDS = click.FloatRange(min=0)
+
+#: Options of each step-time model.
+_OWN = {
+    "logical": ("step_ms",),
+    "roofline": ("gpu", "compute_efficiency", "bandwidth_efficiency", "step_overhead_ms"),
+    "measured": ("step_base_s", "prefill_token_s", "decode_request_s", "context_token_s"),
+}
+
+_OPTIONS = (
+    click.option(
+        "--step-time",
+        type=click.Choice(STEP_TIMES),
+        default="logical",
+        show_default=True,
+        help="How long a step lasts; roofline and measured give simulated seconds.",
+    ),
+    click.option(
+        "--step-ms",
+        type=click.FloatRange(min=0, min_open=True),
+        default=50.0,
+        show_default=True,
+        help="Milliseconds of a logical step.",
+    ),
+    click.option("--gpu", help="Device of one rank (roofline); see kvbench gpus."),
+    click.option(
+        "--compute-efficiency",
+        type=_SHARE,
+        default=0.6,
+        show_default=True,
+        help="Share of the GPU's peak FLOP/s that is reached.",
+    ),
+    click.option(
+        "--bandwidth-efficiency",
+        type=_SHARE,
+        default=0.8,
+        show_default=True,
+        help="Share of its peak bandwidth that is reached.",
+    ),
+    click.option(
+        "--step-overhead-ms",
+        type=_SECONDS,
+        default=2.0,
+        show_default=True,
+        help="Milliseconds of a step beside both.",
+    ),
+    click.option("--step-base-s", type=_SECONDS, help="Seconds of any step (measured)."),
+    click.option("--prefill-token-s", type=_SECONDS, help="Seconds per prefill token."),
+    click.option("--decode-request-s", type=_SECONDS, help="Seconds per decoding request."),
+    click.option("--context-token-s", type=_SECONDS, help="Seconds per cached token read."),
+)
+
+
+def step_time_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def check_step_time(options: Mapping[str, Any]) -> None:
+    """Refuse options of a step-time model that is not asked for, or that are missing.
+
+    Raises:
+        click.UsageError: One of them.
+    """
+    asked = options["step_time"]
+    context = click.get_current_context()
+    for model, names in _OWN.items():
+        for name in names:
+            stated = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+            if stated and model != asked:
+                flag = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{flag} belongs to --step-time {model}, not {asked}")
+    if asked == "logical":
+        return
+    if options["policy"] != "vllm":
+        raise click.UsageError(
+            f"--step-time {asked} belongs to the vllm policy, not {options['policy']}"
+        )
+    for name in ("model", "gpu") if asked == "roofline" else ():
+        if not options[name]:
+            raise click.UsageError(f"--step-time roofline needs --{name}")
+
+
+def step_time(options: Mapping[str, Any], model: ModelSpec | None) -> StepTime:
+    """Build the step-time model that the options ask for.
+
+    Raises:
+        KvbenchError: An unknown device, or a model or device that lacks a figure.
+    """
+    from kvbench.device.catalog import load_device
+    from kvbench_pool.step_time.choose import choose_step_time
+
+    device = load_device(options["gpu"]) if options["gpu"] else None
+    return choose_step_time(options, model, device)
