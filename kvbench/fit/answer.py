@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kvbench.device.bound import bound_by
 from kvbench.device.budget import Budget, make_budget
 from kvbench.fit.question import Question
 from kvbench.fit.resident import Residents, residents
@@ -146,12 +147,10 @@ def longest_context(
 def _bound_by(
     budget: Budget, arrangement: Arrangement, blocks: int, tokens: int, limit: int
 ) -> str:
-    weights = next(term for term in budget.terms if term.name == "weights")
-    if weights.size.expected > budget.requested.expected:
-        return "weights"
-    if budget.kv_bytes.expected <= 0:
-        largest = max(budget.terms[1:], key=lambda term: term.size.expected)
-        return largest.name
-    if arrangement.max_concurrency(blocks, tokens) > limit:
-        return "max_num_seqs"
-    return "kv_pool"
+    return bound_by(
+        requested_bytes=budget.requested.expected,
+        terms={term.name: term.size.expected for term in budget.terms},
+        kv_bytes=budget.kv_bytes.expected,
+        requests=arrangement.max_concurrency(blocks, tokens),
+        seats=limit,
+    )

@@ -22,6 +22,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "block_size": ("block_size", "page_size"),
     "kv_dtype": ("kv_dtype", "kv_cache_dtype"),
     "tp": ("tp", "tensor_parallel_size"),
+    "pp": ("pp", "pipeline_parallel_size"),
     "device": ("device", "gpu"),
     "workload": ("workload", "trace"),
 }

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from kvbench.engine import ReportSection
+from kvbench.report.capacity import capacity_table, cases
 from kvbench.report.evidence import ORDER
 from kvbench.report.explorer import explorer_data
 from kvbench.report.frames import RunFrames
@@ -59,7 +60,9 @@ def sections(
     metadata = run.results.metadata
     found = [_ladder(rungs, drawn.get("ladder", ()))]
     found += [
-        Section(name=name, title=title, figures=drawn.get(name, ()))
+        Section(
+            name=name, title=title, figures=drawn.get(name, ()), tables=_chart_tables(name, run)
+        )
         for name, title in _CHART_SECTIONS.items()
     ]
     found += [
@@ -115,6 +118,11 @@ def _ladder(rungs: Sequence[Ladder], figures: Sequence[Picture]) -> Section:
         figures=figures,
         tables=[ladder_table(rungs)] if rungs else (),
     )
+
+
+def _chart_tables(section: str, run: RunFrames) -> list[Table]:
+    found = cases(run) if section == "capacity" else []
+    return [capacity_table(found)] if found else []
 
 
 def _comparisons(run: RunFrames, figures: Sequence[Picture]) -> Section:

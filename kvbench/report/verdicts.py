@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pandas as pd
 
+from kvbench.report.capacity import ALLOWED, cases, told_cases
 from kvbench.report.frames import ROLES, RunFrames
 from kvbench.report.labels import (
     differing_axes,
@@ -22,8 +24,9 @@ from kvbench.report.rows import Row, extremes, groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import ExpectVerdict, PairVerdict
 
-#: Sentences of one topic on the first screen.
+#: Sentences of one topic on the first screen, and of comparisons behind a capacity review's.
 MAX_SENTENCES = 4
+MAX_CASES, MAX_BESIDE_CASES = 6, 2
 
 _CONCURRENCY = ("concurrent_requests", "max_concurrency_requests")
 _FRAGMENTATION = ("fragmentation_ratio", "workload_fragmentation_ratio")
@@ -46,9 +49,11 @@ class Sentence:
 
 def verdict_sentences(run: RunFrames, rungs: Sequence[Ladder]) -> list[Sentence]:
     """Return the sentences of a run's first screen, from its numbers alone."""
+    told = [*islice(_cases(run), MAX_CASES)]
     return [
+        *told,
         *_capped(_capacity(run)),
-        *_capped(_comparisons(run.results.metadata.comparisons)),
+        *_first_comparisons(run, MAX_BESIDE_CASES if told else MAX_SENTENCES),
         *_capped(_fragmentation(run)),
         *_capped(_sharing(run)),
         *_capped(_ladder(rungs)),
@@ -57,12 +62,21 @@ def verdict_sentences(run: RunFrames, rungs: Sequence[Ladder]) -> list[Sentence]
 
 
 def _capped(sentences: Iterator[Sentence]) -> list[Sentence]:
-    return [sentence for sentence, _ in zip(sentences, range(MAX_SENTENCES), strict=False)]
+    return [*islice(sentences, MAX_SENTENCES)]
+
+
+def _cases(run: RunFrames) -> Iterator[Sentence]:
+    for case, rest in told_cases(cases(run)):
+        topic = f"capacity ({case.benchmark})"
+        yield Sentence(text=case.sentence + rest, evidence=(case.evidence,), topic=topic)
 
 
 def _capacity(run: RunFrames) -> Iterator[Sentence]:
-    metric = next((name for name in _CONCURRENCY if (run.values["metric"] == name).any()), "")
-    rows = run.values[run.values["metric"] == metric]
+    """A sentence for each benchmark that says what fits in a budget stated in bytes."""
+    on_devices = run.values[run.values["metric"] == ALLOWED]["benchmark"]
+    values = run.values[~run.values["benchmark"].isin(on_devices)]
+    metric = next((name for name in _CONCURRENCY if (values["metric"] == name).any()), "")
+    rows = values[values["metric"] == metric]
     for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
         context = _telling(frame, "context")
         at = frame[frame["context"] == context] if context is not None else frame
@@ -117,6 +131,14 @@ def _bound(frame: pd.DataFrame) -> str:
     if none.empty:
         return ""
     return f" Not even one request fits in {len(none)} of {len(frame)} cases."
+
+
+def _first_comparisons(run: RunFrames, most: int) -> list[Sentence]:
+    found = [*_comparisons(run.results.metadata.comparisons)]
+    left = len(found) - most
+    more = f"{left:,} more {'comparison is' if left == 1 else 'comparisons are'} in their section."
+    rest = [Sentence(text=more, evidence=(), topic="comparison")] if left > 0 else []
+    return [*found[:most], *rest]
 
 
 def _comparisons(pairs: Sequence[PairVerdict]) -> Iterator[Sentence]:

@@ -20,12 +20,14 @@ class CellBudget:
         size: The cache's bytes, never negative.
         requested_bytes: Device bytes the engine may use, ``None`` without a device.
         terms: Expected bytes of what else it uses them for, by name.
+        sequences: Requests that one step of the engine may schedule, 0 without a device.
         assumptions: One sentence per term.
     """
 
     size: Estimate
     requested_bytes: int | None = None
     terms: dict[str, int] = field(default_factory=dict)
+    sequences: int = 0
     assumptions: tuple[str, ...] = ()
 
 
@@ -41,16 +43,23 @@ def cell_budget(cell: Cell) -> CellBudget | None:
         return CellBudget(size=Estimate.exactly(int(stated)))
     if cell.device is None or cell.model is None:
         return None
-    return _device_budget(cell, cell.model, cell.device)
+    return device_budget(cell, cell.model, cell.device)
 
 
-def _device_budget(cell: Cell, model: ModelSpec, device: DeviceSpec) -> CellBudget:
+def device_budget(cell: Cell, model: ModelSpec, device: DeviceSpec) -> CellBudget:
+    """Return what ``device`` leaves for the cache under the cell's settings.
+
+    Raises:
+        DeviceError: Settings that no engine can have.
+        ModelError: The model's weights are unknown.
+    """
     budget = make_budget(model, _conditions(cell, device))
     left = budget.kv_bytes
     return CellBudget(
         size=Estimate(low=max(0, left.low), expected=max(0, left.expected), high=max(0, left.high)),
         requested_bytes=budget.requested.expected,
         terms={term.name: term.size.expected for term in budget.terms},
+        sequences=budget.at.sequences,
         assumptions=(
             f"memory of {device.name}: {device.source}",
             *(f"{term.name}: {term.kind}; {term.provenance}" for term in budget.terms),

@@ -97,6 +97,38 @@ _OWN = (
         "Whole requests that the high end of the budget admits at once.",
     ),
     _own(
+        "scheduler_limit_requests",
+        "requests",
+        Direction.NONE,
+        "Requests that one step of the engine may schedule (max_num_seqs, its default on this "
+        "device); more never run at once, whatever the budget admits.",
+    ),
+    _own(
+        "next_tp_ranks",
+        "ranks",
+        Direction.NONE,
+        "The next larger tensor-parallel degree: the smallest that divides the heads and that "
+        "the layout accepts.",
+    ),
+    _own(
+        "next_tp_requests",
+        "requests",
+        Direction.NONE,
+        "Whole requests of this length that the budget admits at that degree.",
+    ),
+    _own(
+        "next_tp_requests_low",
+        "requests",
+        Direction.NONE,
+        "The same at the low end of the budget.",
+    ),
+    _own(
+        "next_tp_requests_high",
+        "requests",
+        Direction.NONE,
+        "The same at the high end of the budget.",
+    ),
+    _own(
         "device_budget_bytes",
         "bytes",
         Direction.NONE,

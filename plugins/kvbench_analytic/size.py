@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
-from kvbench.engine import Cell, CellOutput, Evidence, Observation, Scalar
+from kvbench.engine import Cell, CellOutput, Evidence, Observation
 from kvbench.errors import CellFailed
-from kvbench.layout import Arrangement, LayoutOptions
+from kvbench.layout import Arrangement
 from kvbench.model.sizing import logical_size, size_at
 from kvbench.model.spec import ModelSpec
-from kvbench.plugins import load_plugins
 from kvbench.report.geometry import ARTIFACT, geometry_json
+from kvbench_analytic.arrange import admitted, cell_arrangement
 from kvbench_analytic.budget import CellBudget, cell_budget
 from kvbench_analytic.lengths import workload_totals
-from kvbench_analytic.options import LAYOUT_OPTIONS
+from kvbench_analytic.more_gpus import next_degree
 
 #: Nothing is asked about contexts beyond this when a model states no maximum.
 _LONGEST_TOKENS = 1 << 30
@@ -29,7 +28,7 @@ def size_cell(cell: Cell) -> CellOutput:
     """
     if cell.model is None:
         raise CellFailed("no_model", "stage size needs a model")
-    arrangement = _cell_arrangement(cell, cell.model)
+    arrangement = cell_arrangement(cell, cell.model)
     budget = cell_budget(cell)
     values = dict(_request(cell, cell.model, arrangement))
     if cell.workload is not None:
@@ -48,39 +47,6 @@ def size_cell(cell: Cell) -> CellOutput:
         },
         assumptions=(*arrangement.assumptions, *(budget.assumptions if budget else ())),
         artifacts={ARTIFACT: geometry_json(cell.model, cell.device)},
-    )
-
-
-@lru_cache(maxsize=1024)
-def arranged(
-    model: ModelSpec,
-    layout: str,
-    block_size: int | None,
-    kv_dtype: str,
-    tp: int,
-    pp: int,
-    engine: tuple[tuple[str, Scalar], ...] = (),
-) -> Arrangement:
-    """Arrange ``model``; equal cells share the result."""
-    options = LayoutOptions(
-        block_size=block_size, kv_dtype=kv_dtype, tp=tp, pp=pp, engine=dict(engine)
-    )
-    return load_plugins().layout(layout).arrange(model, options)
-
-
-def _cell_arrangement(cell: Cell, model: ModelSpec) -> Arrangement:
-    settings = cell.settings
-    layout, block_size = str(settings["layout"]), settings.get("block_size")
-    mirrored = bool(load_plugins().layout(layout).mirrors)
-    stated = tuple((name, settings[name]) for name in LAYOUT_OPTIONS if name in settings)
-    return arranged(
-        model,
-        layout,
-        None if block_size is None else int(block_size),
-        str(settings["kv_dtype"]),
-        int(settings["tp"]),
-        int(settings["pp"]),
-        stated if mirrored else (),
     )
 
 
@@ -122,7 +88,7 @@ def _pool(cell: Cell, arrangement: Arrangement, budget: CellBudget) -> dict[str,
         "pool_bytes": blocks * arrangement.bytes_per_block,
         "capacity_tokens": arrangement.capacity_tokens(blocks),
         "max_concurrency_requests": arrangement.max_concurrency(blocks, tokens),
-        "concurrent_requests": _admitted(arrangement, size.expected, tokens),
+        "concurrent_requests": admitted(arrangement, size.expected, tokens),
         "max_context_tokens": _longest_context(cell, arrangement, size.expected),
     }
     if budget.requested_bytes is not None:
@@ -131,15 +97,12 @@ def _pool(cell: Cell, arrangement: Arrangement, budget: CellBudget) -> dict[str,
             "device_budget_bytes": budget.requested_bytes,
             "kv_budget_low_bytes": size.low,
             "kv_budget_high_bytes": size.high,
-            "concurrent_requests_low": _admitted(arrangement, size.low, tokens),
-            "concurrent_requests_high": _admitted(arrangement, size.high, tokens),
+            "concurrent_requests_low": admitted(arrangement, size.low, tokens),
+            "concurrent_requests_high": admitted(arrangement, size.high, tokens),
+            "scheduler_limit_requests": budget.sequences,
+            **next_degree(cell),
         }
     return values
-
-
-def _admitted(arrangement: Arrangement, budget_bytes: int, tokens: int) -> int:
-    blocks = arrangement.num_blocks(budget_bytes)
-    return int(arrangement.max_concurrency(blocks, tokens))
 
 
 def _longest_context(cell: Cell, arrangement: Arrangement, budget_bytes: int) -> int:
@@ -149,6 +112,6 @@ def _longest_context(cell: Cell, arrangement: Arrangement, budget_bytes: int) ->
     low, high = 0, max(0, most - reserve) + 1
     while high - low > 1:
         middle = (low + high) // 2
-        fits = _admitted(arrangement, budget_bytes, middle + reserve) >= requests
+        fits = admitted(arrangement, budget_bytes, middle + reserve) >= requests
         low, high = (middle, high) if fits else (low, middle)
     return low

@@ -137,3 +137,33 @@ def test_weights_that_do_not_fit_leave_nothing():
 @pytest.mark.parametrize("term", TERMS)
 def test_every_term_of_the_budget_is_a_metric(term):
     assert (f"{term}_budget_bytes", "analytic") in load_plugins().metrics()
+
+
+def test_the_next_degree_admits_what_a_cell_of_that_degree_does():
+    device = load_device("h100-80g")
+    one, two = (
+        size("Llama-3.1-8B", device=device, context_tokens=8192, layout="vllm", tp=tp)
+        for tp in (1, 2)
+    )
+    assert one["next_tp_ranks"] == 2
+    for end in ("", "_low", "_high"):
+        assert one[f"next_tp_requests{end}"] == two[f"concurrent_requests{end}"]
+    assert one["scheduler_limit_requests"] == 1024
+
+
+@pytest.mark.parametrize(("layout", "degree"), [("vllm", 5), ("paged", 4)])
+def test_the_next_degree_divides_the_heads_and_is_one_that_the_layout_accepts(layout, degree):
+    # 40 query heads divide by 4, 5 and 8 ranks; 10 KV heads do not by 4, which vLLM refuses.
+    values = size("phi-4", device=load_device("h200"), layout=layout, tp=2)
+    assert values["next_tp_ranks"] == degree
+
+
+def test_without_a_larger_degree_none_is_stated():
+    model = ModelSpec(
+        name="one head",
+        layers=(MlaLayer(latent_dim=512, rope_dim=64),),
+        query_heads=1,
+        weight_bytes=2**30,
+        weight_source="stated",
+    )
+    assert not [name for name in size(model, device=load_device("h200")) if "next_tp" in name]

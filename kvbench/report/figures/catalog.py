@@ -58,6 +58,12 @@ _CEILINGS = {"moved_bytes_per_s": ("copy_bytes_per_s", "read_bytes_per_s")}
 #: Parts of a whole that a chart of shares shows together.
 _SHARES = {"live_ratio", "tail_waste_ratio", "reserved_waste_ratio", "padding_waste_ratio"}
 
+#: Metrics that sentences and tables say better than a chart.
+_NOT_DRAWN = {"next_tp_ranks", "next_tp_requests", "scheduler_limit_requests"}
+
+#: Metrics without a chart of their own.
+_BESIDE_OTHERS = _SHARES | _NOT_DRAWN | {name for names in _CEILINGS.values() for name in names}
+
 #: Axes in which panels are split when one panel would hold too many lines.
 _PANEL_ROLES = ("device", "kv_dtype", "layout", "tp", "block_size", "workload", "model")
 
@@ -94,9 +100,7 @@ def _ranked(run: RunFrames) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
 
     drawn: set[tuple[object, ...]] = set()
     for key in sorted(groups, key=place):
-        if key[1] in _SHARES | {name for names in _CEILINGS.values() for name in names}:
-            continue
-        if key[1].endswith("_budget_bytes"):
+        if key[1] in _BESIDE_OTHERS or key[1].endswith("_budget_bytes"):
             continue
         numbers = (key[0], *groups[key]["value"])
         told = (key[0], _REPEATS.get(key[1], "")) in groups or numbers in drawn
