@@ -176,6 +176,23 @@ class Widths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedExperts:
+    """The experts of a mixture, of which a token visits some.
+
+    Attributes:
+        count: Routed experts of a layer.
+        per_token: How many of them one token visits.
+        parameters: Parameters of all of them in all layers; shared experts are not among them.
+        weight_bytes: Bytes of those parameters.
+    """
+
+    count: int
+    per_token: int
+    parameters: int
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """The KV geometry of a model.
 
@@ -194,6 +211,7 @@ class ModelSpec:
         weight_replicated_bytes: Part of ``weight_bytes`` that every tensor-parallel rank holds.
         parameters: How many parameters, ``None`` when not known.
         widths: What the memory of one forward pass depends on, ``None`` when not known.
+        experts: Routed experts, ``None`` for a dense model and when they are not known.
         source: File, catalog entry or table the spec was read from.
         assumptions: Sentences about anything that was not stated by the source.
         model_type: Family as its config names it (``qwen3_next``), empty for inline geometry.
@@ -215,6 +233,7 @@ class ModelSpec:
     weight_replicated_bytes: int = 0
     parameters: int | None = None
     widths: Widths | None = None
+    experts: RoutedExperts | None = None
     source: str = ""
     assumptions: tuple[str, ...] = field(default=())
     model_type: str = ""

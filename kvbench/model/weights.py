@@ -19,7 +19,7 @@ from kvbench.model.parameters.feedforward import (
     experts_per_token,
 )
 from kvbench.model.quantization import Precision, weight_precision
-from kvbench.model.spec import Widths
+from kvbench.model.spec import RoutedExperts, Widths
 
 #: Bytes of an element that is not quantized: engines run fp32 checkpoints in 16 bits too.
 ELEMENT_BYTES = 2
@@ -37,6 +37,7 @@ class Weights:
         exact: The bytes were read from headers, not computed.
         widths: What the memory of a forward pass depends on, ``None`` when the config does not
             say.
+        experts: Routed experts, ``None`` when there are none or no formula counts them.
     """
 
     bytes: int | None
@@ -45,6 +46,7 @@ class Weights:
     replicated_bytes: int = 0
     exact: bool = False
     widths: Widths | None = None
+    experts: RoutedExperts | None = None
 
     def rank_bytes(self, tp: int) -> int | None:
         """Bytes on the fullest of ``tp`` tensor-parallel ranks."""
@@ -67,11 +69,14 @@ def weight_bytes(config: Mapping[str, Any], folder: Path | None = None) -> Weigh
     Raises:
         ModelError: A checkpoint whose headers are broken.
     """
-    return replace(_weigh(config, folder), widths=_widths(config))
-
-
-def _weigh(config: Mapping[str, Any], folder: Path | None) -> Weights:
     counts, reason = _counts(config)
+    weights = _weigh(config, folder, counts, reason)
+    return replace(weights, widths=_widths(config), experts=_experts(config, counts, weights))
+
+
+def _weigh(
+    config: Mapping[str, Any], folder: Path | None, counts: Counts | None, reason: str
+) -> Weights:
     checkpoint = _checkpoint(config, folder, counts)
     if checkpoint is not None:
         return _measured(config, checkpoint, counts)
@@ -104,6 +109,25 @@ def _widths(config: Mapping[str, Any]) -> Widths | None:
         )
     except ModelError:
         return None
+
+
+def _experts(
+    config: Mapping[str, Any], counts: Counts | None, weights: Weights
+) -> RoutedExperts | None:
+    if counts is None or not counts.experts or weights.bytes is None:
+        return None
+    values = language_values(config)
+    try:
+        size = round(counts.experts * weight_precision(config, ELEMENT_BYTES).experts)
+    except ModelError:
+        # A checkpoint of unknown precision: as if all parameters had the same.
+        size = weights.bytes * counts.experts // counts.total
+    return RoutedExperts(
+        count=expert_count(values),
+        per_token=experts_per_token(values),
+        parameters=counts.experts,
+        weight_bytes=min(size, weights.bytes),
+    )
 
 
 def _checkpoint(

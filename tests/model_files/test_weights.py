@@ -180,3 +180,20 @@ def test_what_a_published_config_leaves_out_is_its_class_default() -> None:
     assert counts.embedding == 262_208 * 2560
     assert counts.head == 0
     assert counts.total == 3_880_263_168
+
+
+def test_routed_experts() -> None:
+    """Mixtral: 32 layers of 8 experts of 3 matrices of 4096 x 14336, 2 experts per token."""
+    experts = weight_bytes(config_of("Mixtral-8x7B-v0.1")).experts
+    assert experts is not None
+    assert (experts.count, experts.per_token) == (8, 2)
+    assert experts.parameters == 32 * 8 * 3 * 4096 * 14336
+    assert experts.weight_bytes == 2 * experts.parameters
+    assert weight_bytes(config_of("Meta-Llama-3.1-8B")).experts is None
+
+
+def test_quantized_experts_alone() -> None:
+    """gpt-oss: experts in MXFP4, 4.25 bits per parameter; the rest in 16 bits."""
+    weights = weight_bytes(config_of("gpt-oss-20b"))
+    assert weights.experts is not None
+    assert weights.experts.weight_bytes == weights.experts.parameters * 17 // 32

@@ -18,10 +18,12 @@ from kvbench.model.spec import (
     LayerSpec,
     MlaLayer,
     ModelSpec,
+    RoutedExperts,
     SharedLayer,
     SlidingLayer,
     StateLayer,
     StateTensor,
+    Widths,
 )
 from kvbench_pool.step_time import Attention, LogicalSteps, MeasuredConstants, StepTime, StepWork
 from kvbench_pool.step_time.choose import choose_step_time
@@ -113,6 +115,37 @@ def test_ranks_divide_what_is_sharded() -> None:
     assert roofline(two_heads, device(), options).cost(WORK)[1] == 1000 + 16 * 132
     notes = roofline(shared, device(), options).assumptions()
     assert any("communication between ranks costs nothing" in note for note in notes)
+
+
+def test_experts_by_hand() -> None:
+    """600 of 1,000 parameters in 4 experts, of which a token visits 1: 550 are active."""
+    experts = RoutedExperts(count=4, per_token=1, parameters=600, weight_bytes=1200)
+    mixture = roofline(model(experts=experts), device(), BARE)
+    one, two = StepWork.of([(1, 0)]), StepWork.of([(1, 0), (1, 0)])
+    assert mixture.cost(one) == (2 * 550 + 32, 800 + 1200 / 4 + 16)
+    # The second token's expert is another one with probability 3/4.
+    assert mixture.cost(two) == (2 * (2 * 550 + 32), 800 + 1200 * (1 - 0.75**2) + 32)
+    assert mixture.cost(WORK)[0] == 2 * 550 * 9 + 32 * 328
+    halves = roofline(model(experts=experts), device(), dataclasses.replace(BARE, tp=2))
+    assert halves.cost(one) == ((2 * 550 + 32) / 2, 400 + 600 / 4 + 16)
+    assert "1 of 4 each" in " ".join(mixture.assumptions())
+
+
+def test_unknown_experts_are_named() -> None:
+    widths = Widths(vocabulary=10, experts_per_token=2)
+    found = roofline(model(widths=widths), device(), BARE)
+    assert found.cost(WORK)[0] == 28496
+    assert "routed experts' share of the weights is not known" in " ".join(found.assumptions())
+
+
+def test_active_parameters_of_a_real_mixture() -> None:
+    """Qwen3-30B-A3B: 30.53 B parameters, 28.99 B in 128 experts, 8 of them visited."""
+    spec = load_model("qwen3-30b-a3b")
+    assert spec.experts == RoutedExperts(
+        count=128, per_token=8, parameters=28_991_029_248, weight_bytes=2 * 28_991_029_248
+    )
+    active = 30_532_122_624 - 28_991_029_248 * 120 // 128
+    assert roofline(spec, load_device("h100")).weights.flops_per_token == 2 * active
 
 
 def test_every_kind_of_layer_by_hand() -> None:

@@ -89,6 +89,7 @@ def _weighed(model: ModelSpec, config: Mapping[str, Any], folder: Path | None) -
         weight_replicated_bytes=weights.replicated_bytes,
         parameters=weights.parameters,
         widths=weights.widths,
+        experts=weights.experts,
     )
 
 

@@ -115,11 +115,20 @@ def _weights(model: ModelSpec, tp: int) -> WeightCost:
             f"{model.name}: step time 'roofline' needs the weights, which are not known "
             f"({reason}); state weight_bytes in a [models.NAME] table"
         )
-    whole = model.weight_bytes - model.weight_replicated_bytes
+    replicated, experts = model.weight_replicated_bytes, model.experts
     parameters = model.parameters or model.weight_bytes // _PARAMETER_BYTES
+    if experts is None:
+        return WeightCost(
+            always_bytes=replicated + -(-(model.weight_bytes - replicated) // tp),
+            flops_per_token=2 * parameters / tp,
+        )
+    dense = model.weight_bytes - replicated - experts.weight_bytes
+    visited = experts.per_token / experts.count
     return WeightCost(
-        always_bytes=model.weight_replicated_bytes + -(-whole // tp),
-        flops_per_token=2 * parameters / tp,
+        always_bytes=replicated + -(-dense // tp),
+        expert_bytes=-(-experts.weight_bytes // tp),
+        visited_share=visited,
+        flops_per_token=2 * (parameters - experts.parameters * (1 - visited)) / tp,
     )
 
 
@@ -222,14 +231,20 @@ def _notes(
 
 
 def _weight_notes(model: ModelSpec, weights: WeightCost) -> Iterator[str]:
-    size = format_bytes(weights.always_bytes + weights.expert_bytes)
     yield (
-        f"A step reads {size} of weights per rank once, and computes 2 FLOPs per token and "
-        f"parameter, embeddings included ({model.weight_source or 'weights as stated'})."
+        f"A step reads {format_bytes(weights.always_bytes)} of weights per rank once, and "
+        "computes 2 FLOPs per token and parameter, embeddings included "
+        f"({model.weight_source or 'weights as stated'})."
     )
+    if model.experts is not None:
+        yield (
+            f"Of {format_bytes(weights.expert_bytes)} of routed experts per rank a step reads "
+            f"those that its tokens visit, {model.experts.per_token} of {model.experts.count} "
+            "each, chosen evenly and independently; a token computes in those it visits."
+        )
     if model.parameters is None:
         yield "The number of parameters is not known; it is taken as weight bytes / 2."
-    if model.widths is not None and model.widths.experts_per_token:
+    if model.experts is None and model.widths and model.widths.experts_per_token:
         yield (
             "The routed experts' share of the weights is not known: every step reads, and every "
             "token computes, all experts (too slow)."
