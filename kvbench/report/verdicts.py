@@ -54,7 +54,7 @@ def verdict_sentences(run: RunFrames, rungs: Sequence[Ladder]) -> list[Sentence]
         *told,
         *_capped(_capacity(run)),
         *_first_comparisons(run, MAX_BESIDE_CASES if told else MAX_SENTENCES),
-        *_capped(_fragmentation(run)),
+        *islice(_fragmentation(run), 1 if told else MAX_SENTENCES),
         *_capped(_sharing(run)),
         *_capped(_ladder(rungs)),
         *_capped(_extremes(run)),

@@ -32,6 +32,13 @@ _WHAT: tuple[Option, ...] = (
     ),
     Option(name="model", type="model", help="Model whose cache fills the blocks."),
     Option(name="workload", type="workload", help="Requests to replay."),
+    Option(
+        name="rate_scale",
+        type="float",
+        help="How many times as fast as the workload states its requests arrive.",
+        default=1.0,
+        minimum=0.000001,
+    ),
 )
 
 _MEMORY: tuple[Option, ...] = (
@@ -39,8 +46,16 @@ _MEMORY: tuple[Option, ...] = (
     Option(
         name="budget_bytes",
         type="int",
-        help="Bytes for the pool on one rank, instead of pool_blocks.",
+        help="Bytes for the pool on one rank, instead of pool_blocks; without either the pool is "
+        "what the device leaves for the cache.",
         minimum=0,
+    ),
+    Option(
+        name="utilization",
+        type="float",
+        help="Share of the device's memory the engine may use, when the pool is what it leaves.",
+        default=0.92,
+        minimum=0.01,
     ),
     Option(
         name="block_size",
@@ -178,7 +193,12 @@ _STEP_TIME: tuple[Option, ...] = (
         default="logical",
         choices=STEP_TIMES,
     ),
-    Option(name="device", type="device", help="Device of one rank (roofline)."),
+    Option(
+        name="device",
+        type="device",
+        help="Device of one rank: its memory is the budget of a pool that "
+        "is not stated, its speed that of roofline steps.",
+    ),
     Option(
         name="compute_efficiency",
         type="float",

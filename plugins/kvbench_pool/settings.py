@@ -11,6 +11,7 @@ from kvbench.errors import CellFailed
 from kvbench.layout import Arrangement, LayoutOptions
 from kvbench.model.spec import ModelSpec
 from kvbench.plugins import load_plugins
+from kvbench_pool.device_pool import DevicePool, device_pool
 
 _T = TypeVar("_T", int, float, str, bool)
 
@@ -112,11 +113,12 @@ def memory_of(cell: Cell, *, default_blocks: int | None = None) -> Memory:
         default_blocks: Size of the pool when the cell names none.
 
     Raises:
-        CellFailed: Neither blocks nor bytes are given, or the bytes buy no block.
+        CellFailed: Neither blocks nor bytes nor a device are given, or the bytes buy no block.
         ModelError: The layout refuses the model.
     """
     arrangement = arrangement_of(cell)
-    num_blocks = _num_blocks(cell, arrangement, default_blocks)
+    pool = device_pool(cell) if default_blocks is None and not _states_pool(cell) else None
+    num_blocks = _num_blocks(cell, arrangement, default_blocks, pool)
     if arrangement is None:
         return Memory(
             num_blocks=num_blocks,
@@ -132,19 +134,30 @@ def memory_of(cell: Cell, *, default_blocks: int | None = None) -> Memory:
         block_size=arrangement.block_size,
         bytes_per_block=arrangement.bytes_per_block,
         layout=arrangement.layout,
-        assumptions=arrangement.assumptions,
+        assumptions=(*arrangement.assumptions, *([pool.assumption] if pool else [])),
     )
 
 
-def _num_blocks(cell: Cell, arrangement: Arrangement | None, default: int | None) -> int:
+def _states_pool(cell: Cell) -> bool:
+    return any(cell.settings.get(name) is not None for name in ("pool_blocks", "budget_bytes"))
+
+
+def _num_blocks(
+    cell: Cell, arrangement: Arrangement | None, default: int | None, pool: DevicePool | None
+) -> int:
     stated, budget = optional_int(cell, "pool_blocks"), optional_int(cell, "budget_bytes")
     if stated is not None and budget is not None:
         raise CellFailed("option_conflict", "give pool_blocks or budget_bytes, not both")
     if stated is not None:
         return stated
+    if budget is None and pool is not None:
+        budget = pool.budget_bytes
     if budget is None:
         if default is None:
-            raise CellFailed("option_missing", "give the pool as pool_blocks or budget_bytes")
+            raise CellFailed(
+                "option_missing",
+                "give the pool as pool_blocks or budget_bytes, or a model and a device",
+            )
         return default
     if arrangement is None:
         raise CellFailed("option_missing", "budget_bytes needs a model to become blocks")
@@ -152,6 +165,6 @@ def _num_blocks(cell: Cell, arrangement: Arrangement | None, default: int | None
     if blocks <= arrangement.null_blocks:
         raise CellFailed(
             "pool_too_small",
-            f"budget_bytes {budget} buys {blocks} blocks of {arrangement.bytes_per_block} bytes",
+            f"{budget} bytes buy {blocks} blocks of {arrangement.bytes_per_block} bytes",
         )
     return blocks

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kvbench.device.budget import make_budget
+from kvbench.device.catalog import load_device
+from kvbench.device.conditions import Conditions
 from kvbench.engine import Cache, Direction, Stage
 from kvbench.errors import CellFailed, KvbenchError, ModelError
+from kvbench.model.load import load_model
 from kvbench.model.spec import FullLayer, ModelSpec, SlidingLayer, StateLayer, StateTensor
 from kvbench.plugins import load_plugins
 from kvbench_pool.options import OPTIONS, POLICY_NAMES
@@ -48,6 +52,22 @@ def test_registration_imports_nothing_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_without_blocks_or_bytes_the_pool_is_what_the_device_leaves() -> None:
+    device, model = load_device("h100-80g"), load_model("Llama-3.1-8B")
+    cell = make_cell(model=model, workload=CONSTANT)
+    output = kvbench_allocate(cell=dataclasses.replace(cell, device=device), session=None)
+    budget = make_budget(model, Conditions(device=device, tokens=8192, sequences=1024)).kv_bytes
+    # A block of 16 tokens takes 128 KiB per token.
+    assert value(output, "pool_blocks") == budget.expected // (16 * 128 * 1024)
+    assert any(f"{budget.expected:,} bytes a rank" in line for line in output.assumptions)
+
+
+def test_a_stated_pool_comes_before_the_device() -> None:
+    cell = make_cell(model=load_model("Llama-3.1-8B"), workload=CONSTANT, pool_blocks=300)
+    found = dataclasses.replace(cell, device=load_device("h100-80g"))
+    assert value(kvbench_allocate(cell=found, session=None), "pool_blocks") == 300
 
 
 @pytest.mark.parametrize("cache", [Cache.WARM, Cache.PRIMED])
@@ -279,7 +299,7 @@ def test_dropped_requests_and_bad_lines_are_told(tmp_path: Path) -> None:
             "option_conflict",
             "not both",
         ),
-        ({"budget_bytes": 100, "model": dense_model()}, "pool_too_small", "buys 0 blocks"),
+        ({"budget_bytes": 100, "model": dense_model()}, "pool_too_small", "100 bytes buy 0 blocks"),
         ({"pool_blocks": 9, "max_num_batched_tokens": 8}, "option_conflict", "below max_num_seqs"),
     ],
 )

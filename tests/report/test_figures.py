@@ -226,3 +226,68 @@ def test_shares_of_two_kinds_of_evidence_are_drawn_together():
     assert "recorded usage (engine) peaks at 40.0%; usage (simulated) peaks at 50.0%" in chart.alt
     shown = [text.get_text() for text in chart.figure.axes[0].get_legend().get_texts()]
     assert ["engine" in shown[0], "simulated" in shown[1]] == [True, True]
+
+
+def replayed_run():
+    """Llama on one device: 8 fit at 1,024 tokens, 4 at 2,048; the same pool replayed."""
+    analytic = {"concurrent_requests": "requests", "pool_blocks": "blocks"}
+    replays = {
+        "pool_blocks": "blocks", "preemptions_count": "count",
+        "peak_running_requests": "requests", "peak_waiting_requests": "requests",
+    }  # fmt: skip
+    registry = {
+        (name, str(kind)): Metric(
+            name=name, unit=unit, direction=Direction.NONE, evidence=kind, meaning="A test."
+        )
+        for kind, names in ((Evidence.ANALYTIC, analytic), (Evidence.SIMULATED, replays))
+        for name, unit in names.items()
+    }
+    parts = [
+        record(
+            place, "fit", "analytic", {"model": "m", "max_model_len": context},
+            values={("concurrent_requests", "analytic"): fits, ("pool_blocks", "analytic"): 500},
+        )
+        for place, (context, fits) in enumerate([(1024, 8), (2048, 4)])
+    ]  # fmt: skip
+    for context, seats, pool, preempted, running, waiting in (
+        (1024, 8, 500, 0, 8, 0),  # fits, as arithmetic says
+        (1024, 12, 500, 7, 12, 0),  # all ran at once, some were preempted
+        (1024, 16, 500, 9, 13, 3),  # three had to wait for memory
+        (2048, 8, 500, 0, 8, 0),  # never at full length at once: arithmetic says no
+        (2048, 12, 500, 0, 8, 0),  # the workload has eight requests: nothing is said
+        (2048, 16, 501, 5, 16, 0),  # another pool
+    ):
+        figures = (pool, preempted, running, waiting)
+        values = {(n, "simulated"): v for n, v in zip(replays, figures, strict=True)}
+        axes = {"model": "m", "max_model_len": context, "max_num_seqs": seats}
+        parts.append(record(len(parts), "replay", "pool", axes, values=values))
+    types = {"model": "str", "max_model_len": "int", "max_num_seqs": "int"}
+    about = metadata(axis_types=types, metrics=registry, comparisons=(), expectations=())
+    return run_frames(build_results(parts, about))
+
+
+def test_the_map_marks_what_a_replay_of_the_same_pool_says():
+    (chart,) = [chart for chart in run_charts(replayed_run()) if chart.slug == "fit-fits"]
+    axis = chart.figure.axes[0]
+    squares = {
+        (round(x - 0.5), round(y - 0.5)): text.get_text()
+        for text in axis.texts
+        for x, y in [text.get_position()]
+    }
+    seats = [1, 2, 4, 8, 12, 16]
+    rows = [[squares.get((place, step), "") for place in (0, 1)] for step in range(len(seats))]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [str(s) for s in seats]
+    assert rows == [["●", "●"], ["●", "●"], ["●", "●"], ["●", "○"], ["~", ""], ["×", ""]]
+    hatched = [patch.get_xy() for patch in axis.patches if patch.get_hatch()]
+    assert sorted(hatched) == [(0, 4), (0, 5), (1, 3)]
+
+
+def test_the_map_names_the_evidence_of_each_state():
+    (chart,) = [chart for chart in run_charts(replayed_run()) if chart.slug == "fit-fits"]
+    analytic, simulated = chart.figure.get_supxlabel().splitlines()
+    assert analytic == "○ analytic (●: fits; empty: does not fit)"
+    assert simulated.startswith("□ simulated (hatched, ○: ran without preemption")
+    assert "~: fits with preemption" in simulated
+    assert chart.evidence == ["analytic", "simulated"]
+    assert "analytic: at least 8 at 1,024, 4 at 2,048" in chart.alt
+    assert "with preemption in the simulation 12 at 1,024" in chart.alt

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from kvbench.report.evidence import ORDER
 from kvbench.report.figures.budget import MAX_BARS, memory_by_term, memory_waterfall
 from kvbench.report.figures.chart import Chart
-from kvbench.report.figures.fits import MAX_PANELS, fit_map, thinned
+from kvbench.report.figures.fit_states import (
+    SIMULATED_CAPTION,
+    fit_states,
+    fit_words,
+    is_simulated,
+)
+from kvbench.report.figures.fits import MAX_PANELS, STATES, fit_map, thinned
 from kvbench.report.frames import ROLES, RunFrames
 from kvbench.report.labels import with_series
-from kvbench.report.quantities import binary, plain_number
+from kvbench.report.quantities import binary
 from kvbench.report.rows import Row, groups_of, rows_of
 
 #: ``<term>_budget_bytes`` is a term; these two are what it starts from and what is left.
@@ -66,23 +73,39 @@ def fit_charts(run: RunFrames) -> Iterator[Chart]:
         drawn = thinned(sorted(frame["context"].unique()))
         kept = frame[frame["context"].isin(drawn)]
         named = with_series(kept, ROLES["context"])
-        parts = [(str(name), _states(part)) for name, part in groups_of(named, "series")]
-        parts = [(name, part) for name, part in parts if part["state"].nunique() > 1]
-        if not parts:
-            continue
-        left, contexts = len(parts) - MAX_PANELS, frame["context"].nunique()
-        some = f" {len(drawn)} of {contexts:,} contexts are drawn."
-        yield Chart(
-            slug=f"{benchmark}-fits",
-            section="capacity",
-            title=f"What fits at once ({benchmark})",
-            caption="Each square is a number of requests at one context."
-            + (some if len(drawn) < contexts else "")
-            + (f" {left} more points are in the table." if left > 0 else ""),
-            alt=f"{'; '.join(_fit_words(name, part) for name, part in parts[:MAX_PANELS])}.",
-            evidence=[evidence],
-            figure=fit_map(parts, evidence),
-        )
+        groups = [(str(name), part) for name, part in groups_of(named, "series")]
+        yield from _fit_chart((str(benchmark), str(evidence)), frame, groups, drawn, run)
+
+
+def _fit_chart(
+    key: tuple[str, str],
+    frame: pd.DataFrame,
+    groups: list[tuple[str, pd.DataFrame]],
+    drawn: list[float],
+    run: RunFrames,
+) -> Iterator[Chart]:
+    benchmark, evidence = key
+    parts = [(name, fit_states(part, run)) for name, part in groups]
+    parts = [(name, part) for name, part in parts if part["state"].nunique() > 1]
+    parts.sort(key=lambda item: not is_simulated(item[1]))
+    if not parts:
+        return
+    left, contexts = len(parts) - MAX_PANELS, frame["context"].nunique()
+    some = f" {len(drawn)} of {contexts:,} contexts are drawn." if len(drawn) < contexts else ""
+    shown = parts[:MAX_PANELS]
+    used = {STATES[state].evidence or evidence for _, part in shown for state in part["state"]}
+    yield Chart(
+        slug=f"{benchmark}-fits",
+        section="capacity",
+        title=f"What fits at once ({benchmark})",
+        caption="Each square is a number of requests at one context."
+        + (SIMULATED_CAPTION if any(is_simulated(part) for _, part in shown) else "")
+        + some
+        + (f" {left} more points are in the table." if left > 0 else ""),
+        alt=f"{'; '.join(fit_words(name, part) for name, part in shown)}.",
+        evidence=[kind for kind in ORDER if kind in used],
+        figure=fit_map(parts, evidence),
+    )
 
 
 def _budget_points(frame: pd.DataFrame) -> pd.DataFrame:
@@ -106,27 +129,3 @@ def _budget_points(frame: pd.DataFrame) -> pd.DataFrame:
 def _budget_words(row: Row, terms: list[str]) -> str:
     parts = [f"{term.replace('_', ' ')} {binary(row[term])}" for term in terms]
     return f"of {binary(row.allowed)}, {', '.join(parts)}, cache {binary(row.cache)}"
-
-
-def _states(part: pd.DataFrame) -> pd.DataFrame:
-    most = max(1, int(part["high"].max()))
-    steps = [1 << power for power in range(min(10, most.bit_length()) + 1)]
-    found = [
-        {"context": row.context, "requests": step, "state": _state(step, row)}
-        for row in rows_of(part.drop_duplicates("context"))
-        for step in steps
-    ]
-    return pd.DataFrame(found)
-
-
-def _state(requests: int, row: Row) -> str:
-    if requests <= int(row.low):
-        return "fits"
-    return "maybe" if requests <= int(row.high) else "no"
-
-
-def _fit_words(name: str, part: pd.DataFrame) -> str:
-    sure = part[part["state"] == "fits"].groupby("context")["requests"].max()
-    pairs = zip(sure.index.tolist(), sure.tolist(), strict=True)
-    facts = [f"{plain_number(most)} at {plain_number(context)}" for context, most in pairs]
-    return f"{name}: at least {', '.join(facts) or 'none'}"
