@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from kvbench_pool.vllm_policy.block_pool import NULL, BlockPool
@@ -118,21 +118,29 @@ class FullTables:
             table[place] = NULL
         self._pool.give_back(freed)
 
-    def register(self, job: int, keys: Sequence[int], tokens: int) -> None:
-        """Offer the full blocks among the first ``tokens`` tokens to the prefix cache."""
+    def register(
+        self, job: int, keys: Sequence[int], tokens: int, resumes: Sequence[int] = ()
+    ) -> None:
+        """Offer the full blocks among the first ``tokens`` tokens to the prefix cache.
+
+        Args:
+            job: The job.
+            keys: Its prefix keys.
+            tokens: Its tokens that are computed by the end of the step.
+            resumes: Tokens after which a later request is likely to go on by itself.
+        """
         done, full = self.registered.get(job, 0), tokens // self._block_size
         if done >= full:
             return
         table = self.tables[job]
-        for place in range(done, full):
-            if table[place] != NULL and self.can_serve_hits:
+        for place in self.kept(done, full, resumes):
+            if table[place] != NULL:
                 self._pool.register(table[place], (keys[place], self._place))
         self.registered[job] = full
 
-    @property
-    def can_serve_hits(self) -> bool:
-        """Whether a registered block could ever be part of a hit."""
-        return True
+    def kept(self, first: int, end: int, resumes: Sequence[int]) -> Iterable[int]:
+        """Return which blocks from ``first`` on, before ``end``, are to be found later."""
+        return range(first, end)
 
     def release(self, job: int) -> None:
         """Free a job's blocks, the tail first."""
@@ -150,6 +158,9 @@ class SlidingTables(FullTables):
         # One more, since a window need not start with a block.
         self.admission_cap = ceil_div(in_flight, config.block_size) + 1
         self._run = ceil_div(window - 1, config.block_size)
+        interval = config.prefix_cache_retention_interval
+        # In blocks; keeping everything is a window of blocks before every block.
+        self._interval = 1 if interval is None else interval // config.block_size
 
     def skipped(self, computed: int) -> int:
         """Blocks wholly before the window of the next token."""
@@ -174,10 +185,23 @@ class SlidingTables(FullTables):
                 return hits[: at + run]
         return hits[:run]
 
-    @property
-    def can_serve_hits(self) -> bool:
-        """A window of one token never looks at an earlier block."""
-        return self._run > 0
+    def kept(self, first: int, end: int, resumes: Sequence[int]) -> Iterable[int]:
+        """Return the blocks that a hit could need: a window of them before where it may end.
+
+        A window of one token never looks at an earlier block, so it needs none.
+        """
+        if not self._run:
+            return ()
+        if self._run >= self._interval > 0:
+            return range(first, end)
+        return [at for at in range(first, end) if self._is_kept(at, resumes)]
+
+    def _is_kept(self, block: int, resumes: Sequence[int]) -> bool:
+        interval = self._interval
+        if interval and block % interval >= interval - self._run:
+            return True
+        ends = (tokens // self._block_size for tokens in resumes)
+        return any(end - self._run <= block < end for end in ends)
 
 
 class StateTables(FullTables):

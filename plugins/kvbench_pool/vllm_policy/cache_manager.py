@@ -31,13 +31,14 @@ class CacheManager:
         """Return the found blocks of every group, all of the same length in tokens.
 
         The last known token is always computed, so a prompt that is found whole computes its
-        last block again.
+        last block again. Where some groups know more of the prompt than all together do, the
+        job notes how much: the next one like it shall find it all.
         """
         found: list[list[int]] = [[] for _ in self.groups]
         if not self._config.enable_prefix_caching:
             return found
         limit = (job.known - 1) // self._config.block_size
-        full_done = False
+        full_done, longest = False, 0
         while True:
             before = limit
             for places in self._alike:
@@ -49,9 +50,12 @@ class CacheManager:
                 hits = tables.longest_hit(job.keys, limit, places)
                 full_done |= is_full
                 limit = len(hits)
+                longest = max(longest, limit)
                 for at, place in enumerate(places):
                     found[place] = [blocks[at] for blocks in hits]
             if limit == before or self._one_pass:
+                parted = longest > limit
+                job.parting_tokens = longest * self._config.block_size if parted else 0
                 return [blocks[:limit] for blocks in found]
 
     @property
@@ -123,8 +127,10 @@ class CacheManager:
     def register(self, job: Job, tokens: int) -> None:
         """Offer the full blocks among a job's first ``tokens`` tokens to later requests."""
         if self._config.enable_prefix_caching:
+            # The same prompt again computes its last token, a longer one goes on behind it.
+            resumes = (job.prompt_tokens - 1, job.parting_tokens)
             for tables in self.groups:
-                tables.register(job.index, job.keys, tokens)
+                tables.register(job.index, job.keys, tokens, resumes)
 
     def release(self, job: Job) -> None:
         """Free a job's blocks, group by group."""

@@ -63,6 +63,11 @@ class PoolConfig:
             counts them. An engine on a GPU counts 2 under async scheduling; the decision logs
             count 1, since they were made where the platform clears that setting.
         lookahead_tokens: Slots held beyond the computed tokens for speculation.
+        prefix_cache_retention_interval: Which full blocks of sliding groups can be found later.
+            0 keeps the last window of blocks before the end of each prompt and before the place
+            where a request parted from a longer known prefix; a multiple of the block size keeps
+            a window of blocks before each such multiple as well; ``None`` keeps every block.
+            vLLM's own default is 0; the decision logs were made with ``None``.
         groups: Cache groups in the engine's order.
         step_ms: Milliseconds of one step, by which arrivals become steps.
         step_time: Model that gives every step its seconds; requests then join when that clock
@@ -79,6 +84,7 @@ class PoolConfig:
     async_scheduling: bool = False
     max_concurrent_batches: int = 1
     lookahead_tokens: int = 0
+    prefix_cache_retention_interval: int | None = None
     groups: tuple[CacheGroup, ...] = (FULL,)
     step_ms: float = 50.0
     step_time: StepTime | None = None
@@ -104,6 +110,12 @@ class PoolConfig:
         ]
         if not self.step_ms > 0:
             problems.append(f"step_ms is {self.step_ms}; expected more than 0")
+        interval = self.prefix_cache_retention_interval or 0
+        if interval < 0 or interval % self.block_size:
+            problems.append(
+                f"prefix_cache_retention_interval is {interval}; expected 0 or a multiple of the "
+                f"block size ({self.block_size})"
+            )
         if not self.groups:
             problems.append("groups is empty; expected at least one cache group")
         if self.enable_prefix_caching and self.has_state:

@@ -30,6 +30,8 @@ class Job:
         arrive_s: Simulated seconds at which it arrives.
         scheduled_s: When it was first scheduled, -1 before or where only steps are counted.
         first_token_s: When its first token was there, -1 likewise.
+        parting_tokens: Where it left the longest prefix that any cache group knew, if the groups
+            together knew less; 0 otherwise.
     """
 
     index: int
@@ -51,6 +53,7 @@ class Job:
     arrive_s: float = 0.0
     scheduled_s: float = -1.0
     first_token_s: float = -1.0
+    parting_tokens: int = 0
 
     @property
     def is_done(self) -> bool:

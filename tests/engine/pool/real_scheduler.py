@@ -25,6 +25,7 @@ from vllm.config import (
     VllmConfig,
 )
 from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
@@ -42,11 +43,11 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request as EngineRequest
 from vllm.v1.structured_output import StructuredOutputManager
 
-from kvbench.workload.request import Request
+from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.digest import scheduled_part
 from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
 
-_MAX_LEN = 1 << 16
+_MAX_LEN = 1 << 18
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -120,7 +121,10 @@ def make_scheduler(config: PoolConfig) -> Scheduler:
     scheduler = kind(
         vllm_config=engine,
         kv_cache_config=KVCacheConfig(
-            num_blocks=config.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups
+            num_blocks=config.num_blocks,
+            kv_cache_tensors=[],
+            kv_cache_groups=groups,
+            prefix_cache_retention_interval=config.prefix_cache_retention_interval,
         ),
         structured_output_manager=StructuredOutputManager(engine),
         block_size=_MAX_LEN if config.has_state else config.block_size,
@@ -139,7 +143,8 @@ def output_token(request: Request, index: int, place: int) -> int:
     return (1 << 30) + (index << 14) + place
 
 
-def _prompt(request: Request, index: int) -> list[int]:
+def prompt_tokens(request: Request, index: int) -> list[int]:
+    """Return a prompt's tokens; a request that states none shares them with nobody."""
     if request.prompt_ids is not None:
         return list(request.prompt_ids)
     if request.hash_ids:
@@ -150,17 +155,40 @@ def _prompt(request: Request, index: int) -> list[int]:
     return [(1 << 40) + (index << 20) + place for place in range(request.prompt_tokens)]
 
 
+class _EncodedRequest(EngineRequest):
+    """A request whose items are encoded already: the encoder's own budget is not simulated."""
+
+    has_encoder_inputs = False
+
+
+def _feature(item: MultimodalItem) -> MultiModalFeatureSpec:
+    return MultiModalFeatureSpec(
+        data=None,
+        modality="image",
+        identifier=item.identifier,
+        mm_position=PlaceholderRange(offset=item.offset_tokens, length=item.tokens),
+    )
+
+
 class RealRun:
     """Drives the engine's scheduler over a workload on a clock of steps.
+
+    Args:
+        config: Pool and scheduler.
+        requests: The workload, in order of arrival.
+        most_steps: Steps within which the engine must come to an end.
 
     Attributes:
         scheduler: The engine's scheduler.
         lines: One record per step, as ``kvbench_pool.digest`` defines it.
     """
 
-    def __init__(self, config: PoolConfig, requests: Sequence[Request]) -> None:
+    def __init__(
+        self, config: PoolConfig, requests: Sequence[Request], *, most_steps: int = 20_000
+    ) -> None:
         self._config = config
         self._requests = requests
+        self._most_steps = most_steps
         self.scheduler = make_scheduler(config)
         self._managers = self.scheduler.kv_cache_manager.coordinator.single_type_managers
         self._pool = self.scheduler.kv_cache_manager.block_pool
@@ -199,16 +227,16 @@ class RealRun:
                 continue
             self._one_step()
             self._step += 1
-            assert self._step < 20_000, "the engine makes no progress"
+            assert len(self.lines) < self._most_steps, "the engine makes no progress"
 
     def _engine_request(self, index: int) -> EngineRequest:
         request = self._requests[index]
         lora = None
         if request.lora:
             lora = LoRARequest(request.lora, 1 + len(request.lora), f"/{request.lora}")
-        return EngineRequest(
+        return _EncodedRequest(
             request_id=str(index),
-            prompt_token_ids=_prompt(request, index),
+            prompt_token_ids=prompt_tokens(request, index),
             sampling_params=SamplingParams(
                 ignore_eos=True, max_tokens=request.output_tokens, temperature=0.0
             ),
@@ -216,6 +244,7 @@ class RealRun:
             arrival_time=float(index),
             cache_salt=request.salt or None,
             lora_request=lora,
+            mm_features=[_feature(item) for item in request.multimodal],
             block_hasher=self._hasher,
         )
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from kvbench.workload.request import Request
+from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.digest import StepDigest, first_difference
 from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.simulate import can_batch, run_batched
@@ -36,6 +36,19 @@ _WINDOWED = st.one_of(
 
 
 @st.composite
+def _items(draw: st.DrawFn, prompt_tokens: int) -> tuple[MultimodalItem, ...]:
+    """Draw items in order, close together and over the end of blocks."""
+    items: list[MultimodalItem] = []
+    at = draw(st.integers(0, 20))
+    for name in draw(st.lists(st.sampled_from(("cat", "dog")), max_size=3)):
+        tokens = draw(st.sampled_from((1, 3, 18)))
+        if at + tokens <= prompt_tokens:
+            items.append(MultimodalItem(identifier=name, offset_tokens=at, tokens=tokens))
+            at += tokens + draw(st.sampled_from((0, 0, 5)))
+    return tuple(items)
+
+
+@st.composite
 def _requests(draw: st.DrawFn) -> list[Request]:
     """Draw requests that share prefixes: few tokens, common stems, outputs that can recur."""
     stem_lengths = draw(st.lists(st.integers(0, 60), min_size=1, max_size=3))
@@ -56,6 +69,7 @@ def _requests(draw: st.DrawFn) -> list[Request]:
                 output_ids=output if draw(st.booleans()) else None,
                 salt=draw(st.sampled_from(("", "", "", "", "s"))),
                 lora=draw(st.sampled_from(("", "", "", "", "a"))),
+                multimodal=draw(_items(len(prompt))) if draw(st.booleans()) else (),
             )
         )
     return requests
@@ -72,6 +86,11 @@ def _cases(
     seats = draw(st.integers(2, 8))
     longest = max(request.prompt_tokens + request.output_tokens for request in requests)
     least = len(found) * (-(-(longest + ahead) // size) + 1)
+    kinds = {group.kind for group in found}
+    # The engine refuses other intervals where they would do nothing.
+    intervals: tuple[int | None, ...] = (None, 0, 0)
+    if GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds:
+        intervals = (*intervals, size, 2 * size, 5 * size)
     config = PoolConfig(
         num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
         block_size=size,
@@ -82,6 +101,7 @@ def _cases(
         reserve_full_prompt=draw(st.booleans()),
         async_scheduling=draw(st.booleans()),
         lookahead_tokens=ahead,
+        prefix_cache_retention_interval=draw(st.sampled_from(intervals)),
         groups=found,
     )
     return config, requests
