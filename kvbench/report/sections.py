@@ -35,6 +35,7 @@ READ_ARTIFACTS = {ARTIFACT, "budget"}
 
 _CHART_SECTIONS = {
     "capacity": "Capacity and concurrency",
+    "latency": "Latency",
     "bytes": "Bytes of one request",
     "fragmentation": "Fragmentation",
     "occupancy": "Occupancy",

@@ -29,6 +29,7 @@ MAX_SENTENCES = 4
 MAX_CASES, MAX_BESIDE_CASES = 6, 2
 
 _CONCURRENCY = ("concurrent_requests", "max_concurrency_requests")
+_FIRST_TOKEN = "p99_ttft_s"
 _FRAGMENTATION = ("fragmentation_ratio", "workload_fragmentation_ratio")
 
 
@@ -53,6 +54,7 @@ def verdict_sentences(run: RunFrames, rungs: Sequence[Ladder]) -> list[Sentence]
     return [
         *told,
         *_capped(_capacity(run)),
+        *_capped(_latency(run)),
         *_first_comparisons(run, MAX_BESIDE_CASES if told else MAX_SENTENCES),
         *islice(_fragmentation(run), 1 if told else MAX_SENTENCES),
         *_capped(_sharing(run)),
@@ -101,6 +103,22 @@ def _fits(frame: pd.DataFrame, context: float | None) -> str:
     left = len(ordered) - len(shown)
     rest = f" ({left} more between them)" if left else ""
     return f"Concurrent requests {length}that fit{whose}: {'; '.join(facts)}{rest}."
+
+
+def _latency(run: RunFrames) -> Iterator[Sentence]:
+    """Say within which time almost all requests had their first token."""
+    rows = run.values[run.values["metric"] == _FIRST_TOKEN]
+    for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
+        low, high = extremes(frame)
+        within = in_words(low["value"], low["unit"])
+        if frame["value"].nunique() > 1:
+            within += f" ({_point(low, frame)}) to {in_words(high['value'], high['unit'])}"
+            within += f" ({_point(high, frame)})"
+        yield Sentence(
+            text=f"99 % of the requests have their first token within {within}.",
+            evidence=(str(evidence),),
+            topic=f"latency ({benchmark})",
+        )
 
 
 def _whose(frame: pd.DataFrame) -> str:

@@ -97,6 +97,13 @@ class _Timed:
     show_default=True,
     help="What to do with a line that is no request.",
 )
+@click.option(
+    "--rate-scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Arrivals so many times as fast as stated.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a generator.")
 @click.option("--max-model-len", type=_COUNT, help="Length that preallocating policies provide.")
 @click.option("--digest", is_flag=True, help="Digest every decision (vllm policy; slower).")
@@ -136,8 +143,9 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
         },
     )
     from kvbench.workload.load import open_workload
+    from kvbench_pool.studies.requests import at_rate
 
-    requests = open_workload(workload, options["seed"])
+    requests = at_rate(open_workload(workload, options["seed"]), options["rate_scale"])
     run = _run_vllm if options["policy"] == "vllm" else _run_other
     summary = run(requests, {**options, "source": source}, output)
     _print(summary, output_format)

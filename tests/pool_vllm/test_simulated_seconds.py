@@ -169,6 +169,16 @@ def test_more_load_waits_longer() -> None:
     assert waits[0] < waits[1]
 
 
+def test_arrivals_at_another_rate(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half as fast, the requests come at 0, 1 and 20.5 s; steps of a second as before."""
+    arguments = (trace, *_SECOND, "--rate-scale", "0.5", "--format", "json")
+    summary = json.loads(_run(capsys, *arguments)[1])
+    assert (summary["simulated_s"], summary["mean_queue_s"]) == (22.5, 0)
+    assert value(_allocate(step_time="roofline"), "mean_queue_s") < value(
+        _allocate(step_time="roofline", rate_scale=1000.0, max_num_seqs=4), "mean_queue_s"
+    )
+
+
 def test_the_search_for_concurrency_has_the_clock_too() -> None:
     output = _allocate(study="max_concurrency", step_time="roofline", max_num_seqs=4)
     assert value(output, "admissible_concurrency_requests") == 4

@@ -87,6 +87,23 @@ def test_unmet_expectations_are_named():
     assert expectation_sentence([]) == ""
 
 
+def test_latency_is_said_for_almost_all_requests():
+    key = ("p99_ttft_s", "simulated")
+    known = metadata().metrics["logical_bytes", "analytic"]
+    registry = {key: dataclasses.replace(known, name=key[0], unit="s", evidence="simulated")}
+    parts = [
+        record(i, "b", "pool", {"rate_scale": 4 * i}, values={key: value})
+        for i, value in ((1, 0.25), (2, 1.5))
+    ]
+    types = {"rate_scale": "int"}
+    results = build_results(parts, metadata(metrics=registry, axis_types=types, comparisons=()))
+    text = (
+        "99 % of the requests have their first token within 250 ms (rate scale 4) "
+        "to 1.5 s (rate scale 8)."
+    )
+    assert sentences(results)[text] == ("simulated",)
+
+
 def test_unknown_metrics_still_get_a_sentence():
     registry = {
         ("zorks_count", "device"): dataclasses.replace(

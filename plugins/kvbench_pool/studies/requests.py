@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kvbench.engine import Cell
 from kvbench.errors import CellFailed
@@ -24,7 +25,16 @@ def workload_of(cell: Cell) -> WorkloadSpec:
 
 def requests_of(cell: Cell) -> RequestStream:
     """Stream the requests of the cell's workload; cells of equal seed get the same ones."""
-    return open_workload(workload_of(cell), cell.seed)
+    requests = open_workload(workload_of(cell), cell.seed)
+    return at_rate(requests, float(cell.settings.get("rate_scale", 1)))
+
+
+def at_rate(requests: RequestStream, scale: float) -> RequestStream:
+    """Return requests that arrive ``scale`` times as fast, otherwise unchanged."""
+    if scale == 1:
+        return requests
+    faster = (replace(one, arrival_ms=one.arrival_ms / scale) for one in requests)
+    return RequestStream(faster, requests.trace)
 
 
 def warnings_of(requests: RequestStream, dropped: int) -> Iterator[str]:
