@@ -13,6 +13,9 @@ POLICY_NAMES = ("vllm", "radix", "fork", "no_sharing", "contiguous", "buddy", "s
 #: How long a step lasts; the models are in ``kvbench_pool.step_time``.
 STEP_TIMES = ("logical", "roofline", "measured")
 
+#: Element types in which a roofline can compute with weights.
+COMPUTE_DTYPES = ("bf16", "fp8")
+
 _WHAT: tuple[Option, ...] = (
     Option(
         name="study",
@@ -112,6 +115,14 @@ _SCHEDULER: tuple[Option, ...] = (
         "for models with recurrent state.",
     ),
     Option(
+        name="prefix_cache_retention_interval",
+        type="int",
+        help="Tokens between the kept prefixes of sliding layers (vllm policy); the block size "
+        "keeps them all, 0 as in vLLM only where prompts ended or parted.",
+        default=0,
+        minimum=0,
+    ),
+    Option(
         name="watermark",
         type="float",
         help="Share of the blocks kept free at admission (vllm policy).",
@@ -198,6 +209,13 @@ _STEP_TIME: tuple[Option, ...] = (
         type="device",
         help="Device of one rank: its memory is the budget of a pool that "
         "is not stated, its speed that of roofline steps.",
+    ),
+    Option(
+        name="compute_dtype",
+        type="str",
+        help="Element type of products with the weights, which decides the peak (roofline).",
+        default="bf16",
+        choices=COMPUTE_DTYPES,
     ),
     Option(
         name="compute_efficiency",

@@ -87,6 +87,11 @@ class _Timed:
 @click.option("--num-lookahead-tokens", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--sliding-window", type=_COUNT, help="One group of sliding layers, window W.")
 @click.option("--hybrid-window", type=_COUNT, help="A full group and a sliding one, window W.")
+@click.option(
+    "--prefix-cache-retention-interval",
+    type=click.IntRange(min=0),
+    help="Tokens between kept prefixes of windows [default: 0 with --model as vLLM, else all].",
+)
 @click.option("--limit", type=_COUNT, help="First rows of the trace only.")
 @step_time_options
 @click.option("--trace-format", type=click.Choice((*_FORMATS, *_ALIASES)), help="Else detected.")
@@ -219,9 +224,12 @@ def _config(options: dict[str, Any], memory: _Memory, step_time: StepTime) -> Po
 
     groups = cache_groups(memory.arrangement)
     window = options["sliding_window"] or options["hybrid_window"]
+    interval = options["prefix_cache_retention_interval"]
     if window:
         sliding = CacheGroup(kind=GroupKind.SLIDING, window_tokens=window)
         groups = (sliding,) if options["sliding_window"] else (FULL, sliding)
+    elif interval is None:
+        interval = 0
     # vLLM turns prefix caching off by itself for models with state layers.
     has_state = any(group.kind is GroupKind.STATE for group in groups)
     return PoolConfig(
@@ -235,6 +243,7 @@ def _config(options: dict[str, Any], memory: _Memory, step_time: StepTime) -> Po
         async_scheduling=options["async_scheduling"],
         max_concurrent_batches=options["max_concurrent_batches"],
         lookahead_tokens=options["num_lookahead_tokens"],
+        prefix_cache_retention_interval=interval,
         groups=groups,
         step_ms=options["step_ms"],
         step_time=clock_model(step_time),

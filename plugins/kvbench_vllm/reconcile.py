@@ -209,10 +209,11 @@ def _cause(engine: Column) -> str:
     if engine.effective.get("async_scheduling") and not engine.params.get("async_scheduling"):
         return "the engine schedules a step ahead, the simulator was not told so"
     windowed = any(kind in str(engine.effective.get("groups")) for kind in ("Sliding", "Mamba"))
-    if windowed and engine.effective.get("prefix_cache_retention_interval") == 0:
+    interval = engine.effective.get("prefix_cache_retention_interval", 0)
+    if windowed and interval != engine.params.get("prefix_cache_retention_interval", 0):
         return (
-            "the engine keeps prefixes of windowed layers only where requests ended or branched, "
-            "the simulator keeps them all (prefix_cache_retention_interval)"
+            f"the engine keeps prefixes of windowed layers every {interval} tokens, the simulator "
+            "was not told so (prefix_cache_retention_interval)"
         )
     changed = [
         f"{name} {engine.params[name]} became {engine.effective[name]}"

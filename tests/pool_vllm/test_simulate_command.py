@@ -47,6 +47,19 @@ def test_summary_by_hand(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert summary["evidence"] == "simulated"
 
 
+@pytest.mark.parametrize(("interval", "cached"), [((), 2), (("0",), 1), (("16",), 2)])
+def test_windows_keep_all_prefixes_or_those_of_an_interval(
+    interval: tuple[str, ...], cached: int, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A window of 4 tokens needs one block; the prompt's last token is in the third."""
+    chosen = [part for value in interval for part in ("--prefix-cache-retention-interval", value)]
+    window = ("--sliding-window", "4", "--format", "json", *chosen)
+    code, out, _ = _run(capsys, str(trace), "--blocks", "10", *window)
+    assert code == 0
+    assert json.loads(out)["peak_cached_blocks"] == cached
+    assert json.loads(out)["hit_tokens"] == 32
+
+
 @pytest.mark.parametrize("output_format", ["table", "csv", "md"])
 def test_other_formats(output_format: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _run(capsys, str(trace), "--blocks", "10", "--format", output_format)

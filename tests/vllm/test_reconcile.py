@@ -97,8 +97,10 @@ def test_differences_have_named_causes():
     wrong_type = {"status": Status.INVALID, "reason": "kv_bytes_differ", "error": "other bytes"}
     assert causes(**wrong_type) == "other bytes"
     assert "a step ahead" in causes(effective={"async_scheduling": True})
-    sparse = {"groups": "SlidingWindowSpec x4", "prefix_cache_retention_interval": 0}
-    assert "ended or branched" in causes(effective=sparse)
+    kept = {"groups": "SlidingWindowSpec x4", "prefix_cache_retention_interval": 64}
+    assert "every 64 tokens, the simulator was not told so" in causes(effective=kept)
+    default = {**kept, "prefix_cache_retention_interval": 0}
+    assert causes(effective=default).startswith("unexplained")
     changed = {"params": {"max_num_seqs": 4}, "effective": {"max_num_seqs": 8}}
     assert causes(**changed) == "max_num_seqs 4 became 8"
     assert causes().startswith("unexplained")

@@ -55,6 +55,7 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
             "pool_blocks": config.num_blocks,
             "layout": memory.layout,
             "enable_prefix_caching": config.enable_prefix_caching,
+            "prefix_cache_retention_interval": config.prefix_cache_retention_interval or 0,
             "step_time": step_time_of(cell).name,
         },
         assumptions=(
@@ -108,6 +109,7 @@ def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:
         reserve_full_prompt=setting(cell, "scheduler_reserve_full_isl", bool),
         async_scheduling=setting(cell, "async_scheduling", bool),
         lookahead_tokens=setting(cell, "num_lookahead_tokens", int),
+        prefix_cache_retention_interval=setting(cell, "prefix_cache_retention_interval", int),
         groups=groups,
         step_ms=setting(cell, "step_ms", float),
         step_time=clock_model(step_time_of(cell)),

@@ -70,16 +70,13 @@ TWINS = [
 
 @dataclass(frozen=True)
 class Case:
-    """An engine and the blocks it gets."""
+    """An engine and the blocks it gets; ``retention`` is vLLM's own default unless stated."""
 
     model: str
     blocks: int
     block_size: int = 32
     caching: bool = True
-
-    @property
-    def is_windowed(self) -> bool:
-        return self.model in ("tiny-mistral-window", "tiny-gemma3")
+    retention: int | None = None
 
 
 CASES = [
@@ -88,7 +85,9 @@ CASES = [
     Case("tiny-llama-gqa", 34, caching=False),
     Case("tiny-llama-mha", 18, block_size=64),
     Case("tiny-mistral-window", 40),
+    Case("tiny-mistral-window", 40, retention=32),
     Case("tiny-gemma3", 72),
+    Case("tiny-gemma3", 72, retention=96),
     Case("tiny-deepseek-mla", 66, block_size=16),
 ]
 
@@ -101,6 +100,7 @@ def simulated(engine: InProcessEngine, workload: list[Request], step_ms: float) 
         max_num_seqs=scheduler.max_num_seqs,
         max_num_batched_tokens=scheduler.max_num_batched_tokens,
         enable_prefix_caching=bool(engine.cache_config.enable_prefix_caching),
+        prefix_cache_retention_interval=engine.cache_config.prefix_cache_retention_interval,
         groups=cache_groups(predicted(engine)),
         step_ms=step_ms,
     )
@@ -126,11 +126,10 @@ def reported(engine: InProcessEngine, workload: list[Request], step_ms: float) -
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_step_is_the_simulated_one(case):
-    # The simulator keeps every prefix of a windowed layer, as vLLM does at this interval.
     settings = {
         "block_size": case.block_size,
         "enable_prefix_caching": case.caching,
-        "prefix_cache_retention_interval": case.block_size if case.is_windowed else None,
+        "prefix_cache_retention_interval": case.retention,
     }
     with engine_of(case.model, **settings, blocks=case.blocks) as engine:
         assert engine.block_pool.num_gpu_blocks == case.blocks
