@@ -31,8 +31,18 @@ def prompt_token_ids(request: Request, name: str, vocabulary: int) -> list[int]:
     """Token ids with the request's prefix identity, inside the model's vocabulary.
 
     Equal hash ids give equal tokens; different ones differ with near certainty over a block.
-    A request without identity gets tokens that only its ``name`` decides.
+    A request without identity gets tokens that only its ``name`` decides. Multimodal items
+    become text that their identifier decides: it parts prefixes where they would.
     """
+    tokens = _text_ids(request, name, vocabulary)
+    for item in request.multimodal:
+        own = tokens_of(f"item {item.identifier}", item.tokens, vocabulary)
+        for place, token in enumerate(own, start=item.offset_tokens):
+            tokens[place] = (tokens[place] + token) % vocabulary
+    return tokens
+
+
+def _text_ids(request: Request, name: str, vocabulary: int) -> list[int]:
     if request.prompt_ids is not None:
         return [int(token) % vocabulary for token in request.prompt_ids]
     tokens: list[int] = []

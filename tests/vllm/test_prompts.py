@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvbench.workload.request import Request
+from kvbench.workload.request import MultimodalItem, Request
 from kvbench_vllm.prompts import cache_salt, output_token_ids, prompt_token_ids
 
 
@@ -29,6 +29,19 @@ def test_requests_without_identity_share_nothing():
     one, other = (prompt_token_ids(request(), name, 4096) for name in "ab")
     assert len(one) == 40
     assert one[:16] != other[:16]
+
+
+def test_items_part_prefixes_where_they_begin():
+    def prompt(identifier, offset_tokens):
+        item = MultimodalItem(identifier=identifier, offset_tokens=offset_tokens, tokens=12)
+        return prompt_token_ids(request(1, 2, 3, multimodal=(item,)), "a", 4096)
+
+    plain, cat = prompt_token_ids(request(1, 2, 3), "a", 4096), prompt("cat", 20)
+    assert cat == prompt("cat", 20)
+    assert cat[:20] == plain[:20] == prompt("dog", 20)[:20]
+    assert cat[32:] == plain[32:]
+    assert len({tuple(one[20:32]) for one in (plain, cat, prompt("dog", 20))}) == 3
+    assert prompt("cat", 19)[19:31] != cat[19:31]
 
 
 def test_outputs_are_stated_or_nobody_elses():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
+import re
 from array import array
 from pathlib import Path
 
@@ -16,7 +18,8 @@ import zstandard
 from kvbench.errors import TraceError
 from kvbench.workload.request import MultimodalItem, Request
 from kvbench.workload.traces import FORMATS, detect_format, file_sha256, open_trace
-from tests.conftest import shared_path
+from kvbench.workload.traces.json_rows import OWN_KEYS
+from tests.conftest import REPOSITORY, shared_path
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:15:46.6805900,374,44
@@ -188,6 +191,12 @@ def test_own_rows_are_the_fields_of_a_request(tmp_path: Path) -> None:
         MultimodalItem(identifier="cat", offset_tokens=1, tokens=3),
         MultimodalItem(identifier="dog", offset_tokens=4, tokens=5),
     )
+
+
+def test_every_key_of_own_rows_is_documented() -> None:
+    page = (REPOSITORY / "docs" / "own-traces.md").read_text("utf-8")
+    assert tuple(re.findall(r"^\| `(\w+)` \|", page, re.M)) == OWN_KEYS
+    assert tuple(one.name for one in dataclasses.fields(Request)) == OWN_KEYS
 
 
 def test_own_rows_as_parquet(tmp_path: Path) -> None:
