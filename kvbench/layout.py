@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kvbench.errors import ModelError
 from kvbench.model.dtypes import KvDtype, kv_dtype
@@ -58,6 +58,30 @@ class Group:
     window_tokens: int | None = None
     fixed_blocks: int | None = None
     layer_page_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRule:
+    """Blocks of one group that a request is charged when the engine plans.
+
+    ``fixed_blocks``, or ``ceil(min(tokens, most_tokens) / block_size) + extra_blocks``.
+
+    Attributes:
+        fixed_blocks: Blocks whatever the length, ``None`` where it counts.
+        most_tokens: Tokens beyond which no more blocks are charged, ``None`` without such.
+        extra_blocks: Blocks on top, for a window that starts inside a block.
+    """
+
+    fixed_blocks: int | None = None
+    most_tokens: int | None = None
+    extra_blocks: int = 0
+
+    def blocks(self, tokens: int, block_size: int) -> int:
+        """Blocks for a request of ``tokens`` tokens."""
+        if self.fixed_blocks is not None:
+            return self.fixed_blocks
+        held = tokens if self.most_tokens is None else min(tokens, self.most_tokens)
+        return _ceil_div(held, block_size) + self.extra_blocks
 
 
 class Arrangement(Protocol):
@@ -115,6 +139,25 @@ class Arrangement(Protocol):
 
     def capacity_tokens(self, num_blocks: int) -> int:
         """Tokens that ``num_blocks`` blocks hold, as the engine itself would report it."""
+
+
+@runtime_checkable
+class RuledArrangement(Arrangement, Protocol):
+    """An arrangement whose arithmetic is plain enough to be repeated elsewhere.
+
+    Beyond ``Arrangement``, all of it follows from these figures: a block id costs
+    ``bytes_per_block`` in every group, ``num_blocks`` is the budget over it, the blocks for
+    admission are the sum over the groups' rules, and
+    ``capacity_tokens`` is ``int(max_concurrency(blocks, max_model_len) * max_model_len)``.
+    """
+
+    @property
+    def admission_rules(self) -> tuple[AdmissionRule, ...]:
+        """One rule for each group, in the order of ``groups``."""
+
+    @property
+    def max_model_len(self) -> int:
+        """Longest request in tokens."""
 
 
 class Layout(Protocol):

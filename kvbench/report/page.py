@@ -127,7 +127,7 @@ def render(page: Page) -> str:
     """Return the page as HTML: no request to anywhere, every string escaped."""
     style, script = _asset("style.css"), _asset("page.js")
     if page.explorer is not None:
-        script += _asset("explorer.js")
+        script += _asset("explorer.js") + _asset("explorer_page.js")
     text = _template().render(
         page=_with_json(page),
         looks=LOOKS,

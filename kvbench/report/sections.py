@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from kvbench.engine import ReportSection
+from kvbench.report.arrangements import ARTIFACT as ARRANGEMENTS
 from kvbench.report.capacity import capacity_table, cases
 from kvbench.report.evidence import ORDER
 from kvbench.report.explorer import explorer_data
 from kvbench.report.frames import RunFrames
-from kvbench.report.geometry import ARTIFACT
+from kvbench.report.geometry import ARTIFACT as GEOMETRY
 from kvbench.report.ladder import Ladder
 from kvbench.report.page import Block, Picture, Section
 from kvbench.report.tables import (
@@ -31,7 +32,7 @@ from kvbench.report.tables import (
 MAX_TEXTS, MAX_CHARS = 24, 20_000
 
 #: Artifacts that the report reads itself instead of showing them.
-READ_ARTIFACTS = {ARTIFACT, "budget"}
+READ_ARTIFACTS = {GEOMETRY, ARRANGEMENTS, "budget"}
 
 _CHART_SECTIONS = {
     "capacity": "Capacity and concurrency",

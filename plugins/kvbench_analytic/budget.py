@@ -53,7 +53,7 @@ def device_budget(cell: Cell, model: ModelSpec, device: DeviceSpec) -> CellBudge
         DeviceError: Settings that no engine can have.
         ModelError: The model's weights are unknown.
     """
-    budget = make_budget(model, _conditions(cell, device))
+    budget = make_budget(model, conditions_of(cell, device))
     left = budget.kv_bytes
     return CellBudget(
         size=Estimate(low=max(0, left.low), expected=max(0, left.expected), high=max(0, left.high)),
@@ -67,7 +67,8 @@ def device_budget(cell: Cell, model: ModelSpec, device: DeviceSpec) -> CellBudge
     )
 
 
-def _conditions(cell: Cell, device: DeviceSpec) -> Conditions:
+def conditions_of(cell: Cell, device: DeviceSpec) -> Conditions:
+    """Return what the cell's budget on ``device`` depends on."""
     tokens, sequences = step_defaults(device)
     step = int(cell.settings.get("max_num_batched_tokens", tokens))
     return Conditions(

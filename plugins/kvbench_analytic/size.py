@@ -12,6 +12,7 @@ from kvbench.model.spec import ModelSpec
 from kvbench.report.geometry import ARTIFACT, geometry_json
 from kvbench_analytic.arrange import admitted, cell_arrangement
 from kvbench_analytic.budget import CellBudget, cell_budget
+from kvbench_analytic.explorer import explorer_artifacts
 from kvbench_analytic.lengths import workload_totals
 from kvbench_analytic.more_gpus import next_degree
 
@@ -46,7 +47,10 @@ def size_cell(cell: Cell) -> CellOutput:
             "kv_dtype": arrangement.kv_dtype,
         },
         assumptions=(*arrangement.assumptions, *(budget.assumptions if budget else ())),
-        artifacts={ARTIFACT: geometry_json(cell.model, cell.device)},
+        artifacts={
+            ARTIFACT: geometry_json(cell.model, cell.device),
+            **explorer_artifacts(cell, cell.model),
+        },
     )
 
 

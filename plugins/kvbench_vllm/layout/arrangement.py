@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kvbench.layout import Group, group_blocks
+from kvbench.layout import AdmissionRule, Group, group_blocks
 from kvbench.model.sizing import CacheCost, Costs
 from kvbench_vllm.layout.derivation import BlockRule, cache_lines, group_lines
 from kvbench_vllm.layout.groups import CacheGroup
@@ -74,7 +74,8 @@ class VllmArrangement:
 
     def admission_blocks(self, tokens: int) -> int:
         """Blocks that a request of ``tokens`` tokens is charged when the engine plans."""
-        return sum([self._admission(group, tokens) for group in self.groups])
+        pairs = zip(self.groups, self.admission_rules, strict=True)
+        return sum([rule.blocks(tokens, group.block_size) for group, rule in pairs])
 
     def max_concurrency(self, num_blocks: int, tokens: int) -> float:
         """The engine's "Maximum concurrency for ``tokens`` tokens per request"."""
@@ -100,19 +101,24 @@ class VllmArrangement:
         total = f"one block id costs its widest group: {self.bytes_per_block:,} B"
         return (*cache_lines(self.caches, self.tp), *rule, *groups, total)
 
-    def _admission(self, group: Group, tokens: int) -> int:
+    @property
+    def admission_rules(self) -> tuple[AdmissionRule, ...]:
+        """What each group is charged for, window and tokens in flight included."""
+        return tuple([self._admission_rule(group) for group in self.groups])
+
+    def _admission_rule(self, group: Group) -> AdmissionRule:
         match group.kind:
             case "state":
-                return group.fixed_blocks or 0
+                return AdmissionRule(fixed_blocks=group.fixed_blocks or 0)
             case "cross":
-                return -(-self.encoder_tokens // group.block_size)
+                return AdmissionRule(fixed_blocks=-(-self.encoder_tokens // group.block_size))
             case "sliding" | "sliding_mla":
                 held = (group.window_tokens or 1) - 1 + self.tokens_in_flight
-                return -(-min(held, tokens) // group.block_size) + 1
+                return AdmissionRule(most_tokens=held, extra_blocks=1)
             case "chunked":
                 held = (group.window_tokens or 0) + self.tokens_in_flight
-                return -(-min(held, tokens) // group.block_size)
-        return -(-tokens // group.block_size)
+                return AdmissionRule(most_tokens=held)
+        return AdmissionRule()
 
 
 def public_group(group: CacheGroup, worker: Worker) -> Group:

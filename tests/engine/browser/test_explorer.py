@@ -6,8 +6,14 @@ import itertools
 
 import pytest
 
+from kvbench.device.budget import make_budget
+from kvbench.device.catalog import load_device
+from kvbench.device.conditions import Conditions, step_defaults
+from kvbench.engine import Cell, Stage
+from kvbench.errors import ModelError
 from kvbench.layout import LayoutOptions, PagedLayout
-from kvbench.model.sizing import logical_bytes
+from kvbench.model.load import load_model
+from kvbench.model.sizing import logical_bytes, size_at
 from kvbench.model.spec import (
     ChunkedLayer,
     CrossLayer,
@@ -20,9 +26,11 @@ from kvbench.model.spec import (
     StateLayer,
     StateTensor,
 )
+from kvbench.plugins import load_plugins
 from kvbench.report.geometry import geometry_json
 from kvbench.report.make import write_page
 from kvbench.results import build_results
+from kvbench_analytic.explorer import explorer_artifacts
 from tests.report.sample_run import metadata, record
 
 HEADS = {"kv_heads": 8, "head_dim_k": 128, "head_dim_v": 128}
@@ -151,3 +159,160 @@ def test_nonsense_in_a_field_is_no_error(visit, report):
         opened.page.fill("#explorer-tokens", text)
     assert opened.page.inner_text("#explorer-answer")
     assert not opened.messages
+
+
+#: Models of the vLLM layout: plain, windows, chunks, latents, indexers, state, rings, encoder.
+ENGINE_MODELS = (
+    "Llama-3.1-8B",
+    "gemma-3-27b-it",
+    "gpt-oss-20b",
+    "Llama-4-Maverick-17B-128E-Instruct",
+    "DeepSeek-V3",
+    "DeepSeek-V3.2",
+    "DeepSeek-V4-Flash",
+    "granite-4.0-h-small",
+    "Kimi-Linear-48B-A3B",
+    "Mamba-Codestral-7B",
+    "whisper-large-v3",
+)
+ENGINE_TOKENS = (1, 17, 1000, 8192, 32_769, 131_072, 1_000_003)
+ENGINE_SHAPES = ((None, 1), (64, 8), (16, 2))
+ENGINE_BUDGETS = (0, 3 * 2**30, 58_873_552_975)
+
+ASK_ENGINE = """(points) => points.map(([model, tokens, kvDtype, blockSize, tp, budget]) => {
+  const found = window.kvbenchExplorer.explore({ model, layout: "vllm 0.32.0", tokens, kvDtype,
+    blockSize, tp, requests: 7, budget: BigInt(budget) });
+  if (found.refusal) return [found.refusal];
+  const names = ["logical", "paged", "admission", "total", "perBlock", "blockSize", "poolBlocks",
+    "concurrency", "capacity"];
+  return [...names.map((name) => found[name].toString()), found.blocks.map(String)];
+})"""
+
+
+def analytic_cell(model, **settings):
+    plugin = load_plugins().get("analytic")
+    defaults = {option.name: option.default for option in plugin.info.options}
+    known = {name: value for name, value in defaults.items() if value is not None}
+    device = settings.pop("device", None)
+    return Cell(
+        cell_id="0", ordinal=0, benchmark="b", stage=Stage.SIZE, engine="analytic",
+        plugin="analytic", axes={}, settings={**known, "layout": "vllm", **settings},
+        model=model, device=device,
+    )  # fmt: skip
+
+
+def engine_report(folder, names, **settings):
+    parts = []
+    for place, name in enumerate(names):
+        model = load_model(name)
+        artifacts = {
+            "geometry": geometry_json(model, settings.get("device")),
+            **explorer_artifacts(analytic_cell(model, **settings), model),
+        }
+        values = {("logical_bytes", "analytic"): place + 1}
+        parts.append(
+            record(place, "size", "analytic", {"model": name}, values=values, artifacts=artifacts)
+        )
+    about = metadata(axis_types={"model": "str"}, comparisons=(), expectations=())
+    write_page([build_results(parts, about)], folder / "report.html")
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def vllm_report(tmp_path_factory):
+    return engine_report(tmp_path_factory.mktemp("vllm"), ENGINE_MODELS)
+
+
+def expected_of_engine(name, tokens, dtype, block, tp, budget):
+    options = LayoutOptions(block_size=block, kv_dtype=dtype, tp=tp)
+    try:
+        plan = load_plugins().layout("vllm").arrange(load_model(name), options)
+    except ModelError as error:
+        return [str(error)]
+    paged, blocks = plan.paged_bytes(tokens), plan.num_blocks(budget)
+    return [
+        str(size_at(plan.costs, tokens).logical_bytes),
+        str(paged),
+        str(plan.admission_bytes(tokens)),
+        str(paged * 7),
+        str(plan.bytes_per_block),
+        str(plan.block_size),
+        str(blocks),
+        str(int(plan.max_concurrency(blocks, tokens))),
+        str(plan.capacity_tokens(blocks)),
+        [str(count) for count in plan.resident_blocks(tokens)],
+    ]
+
+
+def test_an_engines_layout_equals_the_python_on_the_whole_grid(visit, vllm_report):
+    grid = [
+        (*point[:3], *point[3], point[4])
+        for point in itertools.product(
+            ENGINE_MODELS, ENGINE_TOKENS, ("auto", "fp8_e4m3"), ENGINE_SHAPES, ENGINE_BUDGETS
+        )
+    ]
+    points = [[*rest, str(budget)] for *rest, budget in grid]
+    answers = visit(vllm_report).page.evaluate(ASK_ENGINE, points)
+    rights = [expected_of_engine(*choice) for choice in grid]
+    wrong = [found for found in zip(grid, answers, rights, strict=True) if found[1] != found[2]]
+    assert not wrong, wrong[:3]
+    assert sum(len(right) > 1 for right in rights) >= 1000
+
+
+def test_a_choice_that_the_engine_refuses_has_its_reason_and_no_figures(visit, vllm_report):
+    opened = visit(vllm_report)
+    opened.page.select_option("#explorer-model", "whisper-large-v3")
+    opened.page.select_option("#explorer-tp", "8")
+    assert opened.page.inner_text("#explorer-answer") == (
+        "No figures for this choice: whisper-large-v3: vLLM refuses tensor parallel size 8: "
+        "20 attention heads are not divisible by it."
+    )
+    assert opened.page.inner_text("#explorer-figures") == ""
+    opened.page.select_option("#explorer-model", "Llama-3.1-8B")
+    assert "concurrent requests" in opened.page.inner_text("#explorer-answer")
+    assert not opened.messages
+
+
+def test_only_embedded_choices_are_offered_for_a_layout(visit, vllm_report):
+    opened = visit(vllm_report)
+    options = "(name) => [...document.getElementById(name).options].map((o) => o.value)"
+    assert opened.page.evaluate(options, "explorer-layout") == ["vllm 0.32.0", "paged"]
+    assert opened.page.evaluate(options, "explorer-dtype") == ["auto", "fp8_e4m3"]
+    assert opened.page.evaluate(options, "explorer-block") == ["", "16", "32", "64", "128"]
+    opened.page.select_option("#explorer-layout", "paged")
+    assert "int4" in opened.page.evaluate(options, "explorer-dtype")
+    assert "plain paged layout" in opened.page.inner_text("#explorer-basis")
+
+
+def test_the_fitted_budget_of_the_run_is_used_with_its_interval(visit, tmp_path):
+    device = load_device("h100-80g")
+    path = engine_report(tmp_path, ["Llama-3.1-8B", "gpt-oss-20b"], device=device)
+    opened = visit(path)
+    opened.page.select_option("#explorer-model", "Llama-3.1-8B")
+    opened.page.select_option("#explorer-tp", "2")
+    opened.page.fill("#explorer-tokens", "8192")
+    tokens, sequences = step_defaults(device)
+    at = Conditions(device=device, tp=2, tokens=tokens, sequences=sequences)
+    budget = make_budget(load_model("Llama-3.1-8B"), at).kv_bytes
+    low, middle, high = (
+        expected_of_engine("Llama-3.1-8B", 8192, "auto", None, 2, size)
+        for size in (budget.low, budget.expected, budget.high)
+    )
+    figures = opened.page.inner_text("#explorer-figures")
+    assert f"({budget.expected:,} B)" in figures
+    assert f"Blocks in the pool\t{int(middle[6]):,}" in figures
+    assert opened.page.inner_text("#explorer-answer") == (
+        f"{middle[7]} concurrent requests of 8,192 tokens fit ({low[7]} to {high[7]} over the "
+        "budget's interval): 1 fit."
+    )
+    again = visit(path, opened.page.evaluate("location.hash"))
+    assert again.page.inner_text("#explorer-figures") == figures
+    assert not opened.messages + again.messages
+
+
+def test_ranks_without_a_fitted_budget_say_so(visit, tmp_path):
+    opened = visit(engine_report(tmp_path, ["Llama-3.1-8B"], device=load_device("h100-80g")))
+    opened.page.select_option("#explorer-layout", "paged")
+    opened.page.select_option("#explorer-tp", "16")
+    assert "this run fitted no budget for 16 ranks" in opened.page.inner_text("#explorer-answer")
+    assert "Blocks in the pool" not in opened.page.inner_text("#explorer-figures")
