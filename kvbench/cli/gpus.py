@@ -8,6 +8,7 @@ from kvbench.cli.output import emit, format_option
 
 COLUMNS = (
     "gpu", "memory_bytes", "memory_gib", "board_mib", "bandwidth_gb_per_s", "bf16_tflops",
+    "fp8_tflops",
     "max_num_batched_tokens", "max_num_seqs",
 )  # fmt: skip
 
@@ -40,11 +41,13 @@ def _row(device: object) -> dict[str, object]:
         "board_mib": device.board_bytes >> 20 or None,
         "bandwidth_gb_per_s": device.bandwidth_bytes_per_s // 10**9,
         "bf16_tflops": device.flops_per_s / 10**12,
+        "fp8_tflops": device.fp8_flops_per_s / 10**12 or None,
         "max_num_batched_tokens": tokens,
         "max_num_seqs": sequences,
         "memory_low_bytes": low,
         "memory_high_bytes": high,
         "bandwidth_bytes_per_s": device.bandwidth_bytes_per_s,
         "flops_per_s": device.flops_per_s,
+        "fp8_flops_per_s": device.fp8_flops_per_s or None,
         "source": device.source,
     }

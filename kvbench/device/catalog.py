@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kvbench.device.spec import DeviceSpec
-from kvbench.device.table import ALIASES, EXACT_BYTES, ROWS, Row
+from kvbench.device.table import ALIASES, EXACT_BYTES, FP8_TFLOPS, ROWS, Row
 from kvbench.errors import DeviceError
 from kvbench.names import did_you_mean
 from kvbench.quantity import QuantityError, parse_bytes
@@ -19,13 +19,14 @@ _MIB = 2**20
 _LARGEST_BYTES = 1 << 50
 _TOTALS = "total as processes are told it, from public logs"
 _VENDORS = re.compile(r"\b(?:nvidia|geforce|tesla|amd|instinct|gpu)\b")
-_RATES = ("bandwidth_bytes_per_s", "flops_per_s")
+_RATES = ("bandwidth_bytes_per_s", "flops_per_s", "fp8_flops_per_s")
 #: Keys of a ``[devices.NAME]`` table, each with what it takes.
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "memory_bytes": 'total as engines see it, an integer or "80GiB"',
         "bandwidth_bytes_per_s": "peak memory bandwidth, a number",
         "flops_per_s": "dense bf16 peak, a number",
+        "fp8_flops_per_s": "dense fp8 peak, a number",
         "source": "where the figures come from",
     }
 )
@@ -42,6 +43,7 @@ def _spec(name: str, row: Row) -> DeviceSpec:
         board_bytes=row.board * _MIB,
         bandwidth_bytes_per_s=row.bandwidth * 10**9,
         flops_per_s=round(row.tflops * 10**12),
+        fp8_flops_per_s=round(FP8_TFLOPS.get(name, 0) * 10**12),
         source=f"memory: {where or _TOTALS}; bandwidth and peak: {row.datasheet}",
     )
 
@@ -95,12 +97,13 @@ def _table_device(name: str, table: Mapping[str, Any]) -> DeviceSpec:
     source = table.get("source", f"[devices.{name}]")
     if not isinstance(source, str):
         raise DeviceError(f"device {name!r}: source must be a string, got {source!r}")
-    bandwidth, flops = (_rate(name, key, table.get(key, 0)) for key in _RATES)
+    bandwidth, flops, fp8_flops = (_rate(name, key, table.get(key, 0)) for key in _RATES)
     return DeviceSpec(
         name=name,
         memory_bytes=_memory(name, table["memory_bytes"]),
         bandwidth_bytes_per_s=bandwidth,
         flops_per_s=flops,
+        fp8_flops_per_s=fp8_flops,
         source=source,
     )
 

@@ -16,6 +16,7 @@ class DeviceSpec:
             board's memory: the driver and ECC keep some for themselves.
         bandwidth_bytes_per_s: Peak memory bandwidth by the datasheet, 0 when unknown.
         flops_per_s: Dense bf16 peak by the datasheet, 0 when unknown.
+        fp8_flops_per_s: Dense fp8 peak by the datasheet, 0 when unknown or where there is none.
         source: Where the figures come from.
         memory_low_bytes: Lowest total seen under any driver, 0 when only one is known.
         memory_high_bytes: Highest total seen under any driver, 0 when only one is known.
@@ -26,6 +27,7 @@ class DeviceSpec:
     memory_bytes: int
     bandwidth_bytes_per_s: int = 0
     flops_per_s: int = 0
+    fp8_flops_per_s: int = 0
     source: str = ""
     memory_low_bytes: int = 0
     memory_high_bytes: int = 0

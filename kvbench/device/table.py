@@ -59,6 +59,21 @@ ROWS: dict[str, Row] = {
     "mi355x": Row((287.69, 287.98, 287.98), 0, 8000, 2516.6, "AMD Instinct MI355X data sheet"),
 }
 
+#: Dense fp8 peaks (TFLOP/s, FP32 accumulate) of the same data sheets, where they state them
+#: beyond doubt; NVIDIA prints twice as much, with sparsity.
+FP8_TFLOPS: dict[str, float] = {
+    "h100-80g": 1979,
+    "h100-pcie": 1513,
+    "h100-nvl": 1670.5,
+    "h200": 1979,
+    "h200-nvl": 1670.5,
+    "gh200-96g": 1979,
+    "l4": 242.5,
+    "l40s": 733,
+    "mi300x": 2614.9,
+    "mi325x": 2614.9,
+}
+
 #: Totals known to the byte, with where they were read.
 EXACT_BYTES: dict[str, tuple[int, str]] = {
     "rtx-4090": (25_250_627_584, "total of a public vLLM 0.19.0 run (casys-kaist/LLMServingSim)"),

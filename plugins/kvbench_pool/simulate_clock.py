@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from kvbench_pool.options import STEP_TIMES
+from kvbench_pool.options import COMPUTE_DTYPES, STEP_TIMES
 
 if TYPE_CHECKING:
     from kvbench.model.spec import ModelSpec
@@ -20,7 +20,13 @@ _SECONDS = click.FloatRange(min=0)
 #: Options of each step-time model.
 _OWN = {
     "logical": ("step_ms",),
-    "roofline": ("gpu", "compute_efficiency", "bandwidth_efficiency", "step_overhead_ms"),
+    "roofline": (
+        "gpu",
+        "compute_dtype",
+        "compute_efficiency",
+        "bandwidth_efficiency",
+        "step_overhead_ms",
+    ),
     "measured": ("step_base_s", "prefill_token_s", "decode_request_s", "context_token_s"),
 }
 
@@ -40,6 +46,13 @@ _OPTIONS = (
         help="Milliseconds of a logical step.",
     ),
     click.option("--gpu", help="Device of one rank (roofline); see kvbench gpus."),
+    click.option(
+        "--compute-dtype",
+        type=click.Choice(COMPUTE_DTYPES),
+        default="bf16",
+        show_default=True,
+        help="Element type of products with the weights.",
+    ),
     click.option(
         "--compute-efficiency",
         type=_SHARE,

@@ -38,6 +38,15 @@ def test_figures_are_whole_and_sourced(name: str) -> None:
     assert device.board_bytes == 0 or device.board_bytes >= device.memory_bytes
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, device in DEVICES.items() if device.fp8_flops_per_s]
+)
+def test_fp8_is_twice_bf16(name: str) -> None:
+    """Of every architecture in the catalog that states both, to the data sheets' rounding."""
+    device = DEVICES[name]
+    assert device.fp8_flops_per_s == pytest.approx(2 * device.flops_per_s, rel=0.015)
+
+
 def test_a_process_is_told_less_than_the_board_has() -> None:
     assert DEVICES["h100-80g"].board_bytes == 81559 * 2**20
     assert DEVICES["h100-80g"].memory_bytes / GIB == pytest.approx(79.19, abs=0.005)

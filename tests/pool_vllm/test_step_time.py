@@ -106,6 +106,19 @@ def test_efficiencies_and_overhead() -> None:
     assert slow.seconds(StepWork.of([(1, 999)])) == (2000 + 16 * 1000) / 250_000 + 0.008
 
 
+def test_fp8_computes_faster_with_weights_alone() -> None:
+    fast = dataclasses.replace(device(), fp8_flops_per_s=2 * 10**6)
+    options = dataclasses.replace(BARE, compute_dtype="fp8")
+    found = roofline(model(), fast, options)
+    assert found.seconds(WORK) == pytest.approx((18000 / 2 + 10496) / 10**6, rel=1e-12)
+    assert roofline(model(), fast, BARE).seconds(WORK) == 0.028496
+    assert any("(dense fp8) instead" in note for note in found.assumptions())
+    with pytest.raises(DeviceError, match="'slow' has no fp8_flops_per_s"):
+        roofline(model(), device(), options)
+    with pytest.raises(KvbenchError, match="compute_dtype is 'fp7'; expected bf16 or fp8"):
+        dataclasses.replace(BARE, compute_dtype="fp7")
+
+
 def test_ranks_divide_what_is_sharded() -> None:
     """Two ranks: half the weights that are not on both, half the arithmetic, no half KV head."""
     options = dataclasses.replace(BARE, tp=2)

@@ -25,6 +25,9 @@ from kvbench.model.spec import (
 from kvbench.quantity import format_bytes
 from kvbench_pool.step_time.roofline import AttentionCost, Roofline, WeightCost
 
+#: Field of the device that holds the peak of each element type.
+COMPUTE_DTYPES = {"bf16": "flops_per_s", "fp8": "fp8_flops_per_s"}
+
 #: Bytes of a parameter when only the bytes of the weights are known.
 _PARAMETER_BYTES = 2
 
@@ -40,6 +43,8 @@ class RooflineOptions:
         tp: Tensor-parallel ranks.
         pp: Pipeline stages; only 1 is modelled.
         kv_dtype: Element type of the cache.
+        compute_dtype: Element type of products with the weights, ``bf16`` or ``fp8``; attention
+            computes in bf16.
         compute_efficiency: Share of the device's peak FLOP/s that is reached.
         bandwidth_efficiency: Share of its peak bandwidth that is reached.
         step_overhead_ms: Milliseconds of a step beside both (launches, sampling, scheduling).
@@ -48,11 +53,16 @@ class RooflineOptions:
     tp: int = 1
     pp: int = 1
     kv_dtype: str = "auto"
+    compute_dtype: str = "bf16"
     compute_efficiency: float = 0.6
     bandwidth_efficiency: float = 0.8
     step_overhead_ms: float = 2.0
 
     def __post_init__(self) -> None:
+        if self.compute_dtype not in COMPUTE_DTYPES:
+            raise KvbenchError(
+                f"compute_dtype is {self.compute_dtype!r}; expected {' or '.join(COMPUTE_DTYPES)}"
+            )
         for name in ("compute_efficiency", "bandwidth_efficiency"):
             if not 0 < getattr(self, name) <= 1:
                 raise KvbenchError(
@@ -79,7 +89,7 @@ def roofline(
         ModelError: The weights are not known, or do not fit the device.
     """
     options = options or RooflineOptions()
-    _check_device(device)
+    _check_device(device, options)
     weights = _weights(model, options.tp)
     rank = weights.always_bytes + weights.expert_bytes
     if rank > device.memory_interval[2]:
@@ -90,6 +100,7 @@ def roofline(
     costs = _layer_costs(model, options)
     return Roofline(
         flops_per_s=device.flops_per_s * options.compute_efficiency,
+        weight_speedup=_weight_flops_per_s(device, options) / device.flops_per_s,
         bytes_per_s=device.bandwidth_bytes_per_s * options.bandwidth_efficiency,
         overhead_s=options.step_overhead_ms / 1000,
         weights=weights,
@@ -99,13 +110,18 @@ def roofline(
     )
 
 
-def _check_device(device: DeviceSpec) -> None:
-    for name in ("bandwidth_bytes_per_s", "flops_per_s"):
+def _check_device(device: DeviceSpec, options: RooflineOptions) -> None:
+    for name in ("bandwidth_bytes_per_s", "flops_per_s", COMPUTE_DTYPES[options.compute_dtype]):
         if not getattr(device, name):
             raise DeviceError(
                 f"device {device.name!r} has no {name}, which step time 'roofline' needs; "
                 "state it in a [devices.NAME] table"
             )
+
+
+def _weight_flops_per_s(device: DeviceSpec, options: RooflineOptions) -> int:
+    peak: int = getattr(device, COMPUTE_DTYPES[options.compute_dtype])
+    return peak
 
 
 def _weights(model: ModelSpec, tp: int) -> WeightCost:
@@ -216,6 +232,11 @@ def _notes(
         f"{device.bandwidth_bytes_per_s / 1e9:g} GB/s, plus {options.step_overhead_ms:g} ms; "
         "peaks from the data sheet, shares and overhead assumed or stated, nothing measured."
     )
+    if options.compute_dtype != "bf16":
+        yield (
+            f"Products with the weights run at {_weight_flops_per_s(device, options) / 1e12:g} "
+            f"TFLOP/s (dense {options.compute_dtype}) instead, attention in bf16."
+        )
     yield from _weight_notes(model, weights)
     yield (
         "Attention is 2 FLOPs per query-key pair, query head and element of key and value, and "

@@ -63,6 +63,7 @@ class Roofline:
 
     Attributes:
         flops_per_s: FLOP/s that are reached.
+        weight_speedup: How many times as fast products with the weights are (fp8).
         bytes_per_s: Bytes/s that are reached.
         overhead_s: Seconds of any step beside both.
         weights: What the weights cost.
@@ -72,6 +73,7 @@ class Roofline:
     """
 
     flops_per_s: float
+    weight_speedup: float = 1.0
     bytes_per_s: float
     overhead_s: float
     weights: WeightCost
@@ -87,6 +89,7 @@ class Roofline:
     def seconds(self, work: StepWork) -> float:
         """Return the longer of the two times, and the overhead."""
         flops, size = self.cost(work)
+        flops -= self.weights.flops_per_token * work.new_tokens * (1 - 1 / self.weight_speedup)
         return max(flops / self.flops_per_s, size / self.bytes_per_s) + self.overhead_s
 
     def cost(self, work: StepWork) -> tuple[float, float]:
