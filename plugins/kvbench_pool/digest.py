@@ -34,10 +34,13 @@ class StepDigest:
         ended: Sequence[int],
     ) -> None:
         """Take in the decisions of one step."""
-        line = (
+        self.add_line(
             f"{step}|{free}|{';'.join(scheduled)}"
             f"|P:{','.join(map(str, preempted))}|F:{','.join(map(str, ended))}"
         )
+
+    def add_line(self, line: str) -> None:
+        """Take in the record of one step, as a decision log spells it."""
         self._state = hashlib.sha256(self._state + line.encode()).digest()
         if self._sink is not None:
             self._sink(line)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, first_difference
 from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.prefix_keys import number_prefixes
 from kvbench_pool.vllm_policy.simulate import run_batched
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
@@ -74,6 +75,10 @@ def test_same_decisions_as_step_by_step(case: tuple[PoolConfig, list[Request]]) 
     )
     assert slow.evicted_blocks == fast.evicted_blocks
     assert slow.series.points("used_blocks") == fast.series.points("used_blocks")
+    numbered = number_prefixes(requests, config.block_size)
+    for _ in range(2):
+        again = run_batched(requests, config, digest=StepDigest(), numbered=numbered)
+        assert again.summary() == fast.summary()
 
 
 @settings(deadline=None, max_examples=100)

@@ -22,7 +22,7 @@ from kvbench_pool.digest import StepDigest
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, step_parts
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
-from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
+from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
@@ -44,14 +44,16 @@ class Batched:
         config: PoolConfig,
         digest: StepDigest | None,
         sink: Callable[[RequestRecord], None],
+        numbered: NumberedPrefixes | None = None,
     ) -> None:
         self._config = config
         self._size = config.block_size
         self._caching = config.enable_prefix_caching
         self._digest = digest
         self._sink = sink
-        self._key_maker = PrefixKeys(config.block_size)
+        self._key_maker = PrefixKeys(config.block_size, numbered)
         self.free = FreeBlocks(config.num_blocks)
+        self.free.reserve_keys(self._key_maker.next_key)
         self.counts = Counts()
         self.series = StepSeries(config.block_size)
         self.step = 0
@@ -100,18 +102,19 @@ class Batched:
         free, ends, due, size = self.free, self._ends, self._due, self._size
         running, queued, usable = len(self._running), len(self._waiting), self._config.usable_blocks
         ahead = 1 - self._config.lookahead_tokens
+        counts = [len(bucket) for bucket in due]
         pending = self.series.pending
         step, tables, live = self.step, self._table_blocks, self._live_tokens
         while step < limit and step not in ends:
-            bucket = due[step % size]
-            if bucket:
-                if len(bucket) > free.num_free:
+            count = counts[step % size]
+            if count:
+                if count > free.num_free:
                     break
-                for flow, block in zip(bucket, free.take_few(len(bucket)), strict=True):
+                for flow, block in zip(due[step % size], free.take_few(count), strict=True):
                     flow.tail.append(block)
-                tables += len(bucket)
+                tables += count
             if self._caching:
-                free.num_cached += len(due[(step + ahead) % size])
+                free.num_cached += counts[(step + ahead) % size]
             live += running
             pending += (
                 step,

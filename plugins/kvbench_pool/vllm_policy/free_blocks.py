@@ -236,17 +236,18 @@ class FreeBlocks:
                 kept = np.concatenate((table[:public][~shared], table[public:findable]))
         # The unfindable tail goes before everything else, its last block foremost.
         self._stack += table[findable:].tolist()
-        self._append(kept[::-1])
+        self._append_reversed(kept)
         self.num_free += len(table) - findable + len(kept)
 
-    def _append(self, blocks: Blocks) -> None:
+    def _append_reversed(self, blocks: Blocks) -> None:
         count = len(blocks)
         if self._tail + count > len(self._ring):
             self._compact()
         tail = self._tail
-        self._ring[tail : tail + count] = blocks
-        self._position[blocks] = np.arange(tail, tail + count, dtype=np.int64)
-        self._tail = tail + count
+        end = self._tail = tail + count
+        self._ring[tail:end] = blocks[::-1]
+        # An index that runs backwards costs numpy three times as much as one that does not.
+        self._position[blocks] = np.arange(end - 1, tail - 1, -1, dtype=np.int64)
         self.num_findable += count
 
     def _compact(self) -> None:

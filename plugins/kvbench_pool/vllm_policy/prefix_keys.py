@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,28 @@ Keys = npt.NDArray[np.int64]
 _NONE: Keys = np.empty(0, dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedPrefixes:
+    """Prefix keys of a whole workload, for any number of simulations of one block size.
+
+    Attributes:
+        requests: The workload, in order of arrival.
+        keys: Keys of each of its requests, by the identity of the request.
+        next_key: Least number that no key has.
+    """
+
+    requests: Sequence[Request] = field(repr=False)
+    keys: Mapping[int, Keys] = field(repr=False)
+    next_key: int
+
+
+def number_prefixes(requests: Sequence[Request], block_size: int) -> NumberedPrefixes:
+    """Number the prefixes of a workload once, for simulations that take its very requests."""
+    numbers = PrefixKeys(block_size)
+    keys = {id(request): numbers.public(request) for request in requests}
+    return NumberedPrefixes(requests=requests, keys=keys, next_key=numbers.next_key)
+
+
 class PrefixKeys:
     """Numbers the full blocks of requests; one instance per simulation.
 
@@ -30,13 +53,14 @@ class PrefixKeys:
     are private, and ``fresh`` numbers them when somebody wants a number.
     """
 
-    def __init__(self, block_size: int) -> None:
+    def __init__(self, block_size: int, numbered: NumberedPrefixes | None = None) -> None:
         self._block_size = block_size
+        self._numbered = numbered
         self._chunks: dict[int, dict[tuple[int, int], int]] = {}
         self._nodes: dict[tuple[int, bytes], int] = {}
         self._roots: dict[tuple[str, str], int] = {}
         self._marked_nodes: dict[tuple[int, int, Marks], int] = {}
-        self.next_key = 1
+        self.next_key = numbered.next_key if numbered else 1
 
     def fresh(self, count: int) -> Keys:
         """Return ``count`` new keys that nobody else has."""
@@ -46,6 +70,8 @@ class PrefixKeys:
 
     def public(self, request: Request) -> Keys:
         """Return the keys of a request's leading full blocks that others could share."""
+        if self._numbered is not None:
+            return self._numbered.keys[id(request)]
         if request.prompt_ids is not None:
             return self._from_tokens(request)
         if len(request.hash_ids):

@@ -8,6 +8,7 @@ from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest
 from kvbench_pool.vllm_policy.batched import Batched
 from kvbench_pool.vllm_policy.config import FULL, PoolConfig
+from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
@@ -48,10 +49,22 @@ def run_batched(
     *,
     digest: StepDigest | None = None,
     sink: Callable[[RequestRecord], None] | None = None,
+    numbered: NumberedPrefixes | None = None,
 ) -> Simulation:
-    """Simulate in batches what ``can_batch``; arguments as for ``stepwise.run_stepwise``."""
+    """Simulate in batches what ``can_batch``.
+
+    Args:
+        requests: As for ``simulate``.
+        config: Pool and scheduler.
+        digest: As for ``simulate``.
+        sink: As for ``simulate``.
+        numbered: Prefix keys of these very requests, for several simulations of one workload.
+
+    Raises:
+        TraceError: The workload's trace cannot be read.
+    """
     records: list[RequestRecord] = []
-    batched = Batched(config, digest, sink or records.append)
+    batched = Batched(config, digest, sink or records.append, numbered)
     batched.run(requests)
     return Simulation(
         config=config,

@@ -15,6 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
+import numpy as np
 import torch
 from vllm.config import (
     CacheConfig,
@@ -148,10 +149,10 @@ def prompt_tokens(request: Request, index: int) -> list[int]:
     if request.prompt_ids is not None:
         return list(request.prompt_ids)
     if request.hash_ids:
-        chunk = request.hash_tokens
-        return [
-            request.hash_ids[p // chunk] * chunk + p % chunk for p in range(request.prompt_tokens)
-        ]
+        chunk = np.arange(request.hash_tokens)
+        spelt = np.array(request.hash_ids)[:, None] * request.hash_tokens + chunk
+        tokens: list[int] = spelt.ravel()[: request.prompt_tokens].tolist()
+        return tokens
     return [(1 << 40) + (index << 20) + place for place in range(request.prompt_tokens)]
 
 
@@ -221,7 +222,7 @@ class RealRun:
             if not scheduler.requests and not self._flying:
                 self._step = max(self._step, coming[0][0])
             while coming and coming[0][0] <= self._step:
-                scheduler.add_request(self._engine_request(coming.popleft()[1]))
+                scheduler.add_request(self.engine_request(coming.popleft()[1]))
             if self._flying and not scheduler.requests:
                 self._settle()
                 continue
@@ -229,7 +230,8 @@ class RealRun:
             self._step += 1
             assert len(self.lines) < self._most_steps, "the engine makes no progress"
 
-    def _engine_request(self, index: int) -> EngineRequest:
+    def engine_request(self, index: int) -> EngineRequest:
+        """Return the engine's own request for one of the workload, its blocks hashed."""
         request = self._requests[index]
         lora = None
         if request.lora:
