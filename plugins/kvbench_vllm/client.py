@@ -1,8 +1,8 @@
 """A streaming client for OpenAI-compatible servers that knows what it costs itself.
 
-Chunks of the event stream are timed as they arrive and not decoded, except the last one, which
-carries the server's own token counts: decoding every chunk would cost more than the server's
-work on small models and would be measured as latency.
+While a response streams in, only the time of each read is taken. Events are told apart when it
+has ended, and only the last one is decoded, which carries the server's own token counts: work on
+every token would cost more than the server's on small models, and would be measured as latency.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import aiohttp
-
 from kvbench.errors import CellFailed
+from kvbench_vllm.connection import Connections, Reply
 from kvbench_vllm.endpoint import Endpoint
 
-#: A response longer than this is not a token stream.
-_MOST_RESPONSE_BYTES = 64 * 1024**2
+_PATH = "/v1/completions"
 #: Share of one core above which the client itself is taken for the bottleneck.
 CLIENT_BOUND_SHARE = 0.8
 
@@ -88,75 +86,43 @@ class Load:
         return self.client_cpu_s > CLIENT_BOUND_SHARE * self.wall_s
 
 
-@dataclass(slots=True, kw_only=True)
-class _Stream:
-    """Chunk times of one response; the last chunk's bytes are kept."""
-
-    times_s: list[float] = field(default_factory=list)
-    tail: bytes = b""
-    pending: bytes = b""
-    received_bytes: int = 0
-
-    def feed(self, data: bytes, now_s: float) -> None:
-        self.received_bytes += len(data)
-        if self.received_bytes > _MOST_RESPONSE_BYTES:
-            raise ValueError(f"response longer than {_MOST_RESPONSE_BYTES} bytes")
-        *events, self.pending = (self.pending + data).split(b"\n\n")
-        for event in events:
-            if event.startswith(b"data: ") and event != b"data: [DONE]":
-                self.times_s.append(now_s)
-                self.tail = event[6:]
-            elif event == b"data: [DONE]":
-                self.pending = b"done"
-
-
 async def send_all(endpoint: Endpoint, prompts: Sequence[Prompt], concurrency: int) -> Load:
     """Send ``prompts``, at most ``concurrency`` at a time, and wait for all responses."""
     gate = asyncio.Semaphore(concurrency)
-    timeout = aiohttp.ClientTimeout(total=endpoint.timeout_s)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(
-        endpoint.url, headers=endpoint.headers(), timeout=timeout, connector=connector
-    ) as session:
-        start, cpu = time.perf_counter(), time.thread_time()
-        responses = await asyncio.gather(
-            *(_send(session, endpoint, prompt, gate, start) for prompt in prompts)
-        )
+    connections = Connections(endpoint.url, endpoint.headers())
+    cpu = time.thread_time()
+    # Long prompts take milliseconds to write down; done later, that would delay other requests.
+    requests = [connections.request(_PATH, _body(endpoint, prompt)) for prompt in prompts]
+    start = time.perf_counter()
+
+    async def send(prompt: Prompt, request: bytes) -> Response:
+        await asyncio.sleep(max(0.0, prompt.start_s - (time.perf_counter() - start)))
+        async with gate:
+            return await _send(connections, request, endpoint.timeout_s, start)
+
+    try:
+        responses = await asyncio.gather(*map(send, prompts, requests))
         return Load(
             responses=tuple(responses),
             wall_s=time.perf_counter() - start,
             client_cpu_s=time.thread_time() - cpu,
         )
+    finally:
+        connections.close()
 
 
 async def _send(
-    session: aiohttp.ClientSession,
-    endpoint: Endpoint,
-    prompt: Prompt,
-    gate: asyncio.Semaphore,
-    start: float,
+    connections: Connections, request: bytes, timeout_s: float, start: float
 ) -> Response:
-    await asyncio.sleep(max(0.0, prompt.start_s - (time.perf_counter() - start)))
-    async with gate:
-        began = time.perf_counter()
-        try:
-            stream = await _post(session, _body(endpoint, prompt))
-            return _response(stream, began, start)
-        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
-            detail = f"{type(error).__name__}: {error}".strip(": ")
-            return Response(started_s=began - start, error=detail[:300])
-
-
-async def _post(session: aiohttp.ClientSession, body: bytes) -> _Stream:
-    stream = _Stream()
-    headers = {"Content-Type": "application/json"}
-    async with session.post("/v1/completions", data=body, headers=headers) as response:
-        if response.status != 200:
-            text = (await response.content.read(2000)).decode("utf-8", "replace")
-            raise ValueError(f"HTTP {response.status}: {text[:200]}")
-        async for data in response.content.iter_any():
-            stream.feed(data, time.perf_counter())
-    return stream
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(timeout_s):
+            reply = await connections.exchange(request)
+        return _response(reply, began, start)
+    except TimeoutError:
+        return Response(started_s=began - start, error=f"no complete answer in {timeout_s:g} s")
+    except ValueError as error:
+        return Response(started_s=began - start, error=str(error)[:300])
 
 
 def _body(endpoint: Endpoint, prompt: Prompt) -> bytes:
@@ -174,12 +140,19 @@ def _body(endpoint: Endpoint, prompt: Prompt) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def _response(stream: _Stream, began: float, start: float) -> Response:
-    if stream.pending != b"done" or len(stream.times_s) < 2:
+def _response(reply: Reply, began: float, start: float) -> Response:
+    """Read times and counts off a whole response.
+
+    Raises:
+        ValueError: It is no token stream, or not a whole one.
+    """
+    if reply.status != 200:
+        text = reply.body.decode("utf-8", "replace")
+        raise ValueError(f"HTTP {reply.status}: {' '.join(text.split())[:200]}")
+    *events, end = list(_events(reply)) or [(0.0, b"")]
+    if end[1] != b"[DONE]" or len(events) < 2:
         raise ValueError("the stream ended before its end mark")
-    usage = json.loads(stream.tail)["usage"]
-    times = stream.times_s[:-1]
-    details = usage.get("prompt_tokens_details") or {}
+    usage, times = _usage(events[-1][1]), [at_s for at_s, _ in events[:-1]]
     return Response(
         started_s=began - start,
         ttft_s=times[0] - began,
@@ -187,8 +160,35 @@ def _response(stream: _Stream, began: float, start: float) -> Response:
         gaps_s=tuple(after - before for before, after in pairwise(times)),
         prompt_tokens=int(usage["prompt_tokens"]),
         output_tokens=int(usage["completion_tokens"]),
-        cached_tokens=details.get("cached_tokens"),
+        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
     )
+
+
+def _events(reply: Reply) -> Iterator[tuple[float, bytes]]:
+    """Events of a stream: when the read came in that ended each, and its data."""
+    body = reply.body
+    separator = b"\r\n\r\n" if b"\r\n\r\n" in body else b"\n\n"
+    arrived = zip(reply.pieces, reply.times_s, strict=True)
+    event_end = piece_end = 0
+    at_s = 0.0
+    for event in body.split(separator)[:-1]:
+        event_end += len(event) + len(separator)
+        while piece_end < event_end:
+            piece, at_s = next(arrived)
+            piece_end += len(piece)
+        if event.startswith(b"data:"):
+            yield at_s, event[5:].strip()
+
+
+def _usage(event: bytes) -> dict[str, Any]:
+    try:
+        usage = json.loads(event)["usage"]
+        int(usage["prompt_tokens"]), int(usage["completion_tokens"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"the stream's last event states no token counts ({type(error).__name__}: {error})"
+        ) from error
+    return dict(usage)
 
 
 def checked(load: Load) -> Load:

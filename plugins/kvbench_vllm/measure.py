@@ -151,8 +151,10 @@ def _client_figures(load: Load) -> Iterator[Observation]:
         yield engine("ttft_s", response.ttft_s)
         yield engine("latency_s", response.latency_s)
         yield engine("request_tokens", response.prompt_tokens + response.output_tokens)
-        if response.gaps_s:
-            yield engine("inter_token_s", sum(response.gaps_s) / len(response.gaps_s))
+        if response.output_tokens > 1:
+            # Events may carry several tokens: the mean over events would not be that of tokens.
+            spread_s = response.latency_s - response.ttft_s
+            yield engine("inter_token_s", spread_s / (response.output_tokens - 1))
     if load.responses:
         output = sum(response.output_tokens for response in load.responses)
         yield engine("output_tokens_per_s", output / load.wall_s)

@@ -50,6 +50,35 @@ def stream(*chunks: bytes, status: int = 200) -> Answer:
     return answer
 
 
+def chunked(body: bytes, *, size: int = 4096, ends: bool = True) -> Answer:
+    """Answer in chunks of ``size`` bytes and keep the connection open, or break off."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.protocol_version = "HTTP/1.1"
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for start in range(0, len(body), size):
+            piece = body[start : start + size]
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            handler.wfile.flush()
+        if ends:
+            handler.wfile.write(b"0\r\n\r\n")
+        handler.close_connection = not ends
+
+    return answer
+
+
+def raw(text: bytes) -> Answer:
+    """Answer with these bytes, HTTP or not."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(text)
+        handler.close_connection = True
+
+    return answer
+
+
 def reset(handler: BaseHTTPRequestHandler) -> None:
     """Close the connection without an answer."""
     handler.close_connection = True
