@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvbench.engine import Cell, CellOutput
 from kvbench_pool.observe import simulated, simulated_list
 from kvbench_pool.settings import memory_of, setting
-from kvbench_pool.studies.replay_workload import preemption_ratio_of
+from kvbench_pool.studies.replay_workload import preemption_ratios
 from kvbench_pool.text_table import text_table
 
 
@@ -31,10 +31,11 @@ def run(cell: Cell) -> CellOutput:
     """
     memory = memory_of(cell)
     limit = setting(cell, "max_preemption_ratio", float)
+    ratio_of = preemption_ratios(cell, memory)
     trials: list[Trial] = []
 
     def accepted(seats: int) -> bool:
-        trials.append(Trial(seats, preemption_ratio_of(cell, memory, seats)))
+        trials.append(Trial(seats, ratio_of(seats)))
         return trials[-1].preemption_ratio <= limit
 
     best = highest(accepted, setting(cell, "max_num_seqs", int))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kvbench.engine import Cell, CellOutput, Observation
+from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.settings import Memory, arrangement_of, setting
 from kvbench_pool.step_time.choose import choose_step_time
@@ -12,6 +13,7 @@ from kvbench_pool.step_time.models import StepTime, clock_model
 from kvbench_pool.studies.requests import requests_of, warnings_of
 from kvbench_pool.vllm_policy.config import MIRRORS, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.layout_groups import cache_groups
+from kvbench_pool.vllm_policy.prefix_keys import number_prefixes
 from kvbench_pool.vllm_policy.simulate import simulate
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
 
@@ -76,16 +78,18 @@ def step_time_of(cell: Cell) -> StepTime:
     return choose_step_time(cell.settings, cell.model, cell.device)
 
 
-def vllm_preemption_ratio(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
-    """Replay with a given number of seats; return the preemptions per request.
+def vllm_preemption_ratios(
+    cell: Cell, memory: Memory, requests: Sequence[Request]
+) -> Callable[[int], float]:
+    """Return a replay of requests with a number of seats: the preemptions per request."""
+    numbered = number_prefixes(requests, memory.block_size)
 
-    Raises:
-        CellFailed: An option is missing or out of place.
-        TraceError: The workload's trace cannot be read.
-    """
-    config = pool_config(cell, memory, max_num_seqs)
-    counts = simulate(requests_of(cell), config, sink=_Ends()).counts
-    return counts.preemptions / max(1, counts.requests)
+    def ratio(max_num_seqs: int) -> float:
+        config = pool_config(cell, memory, max_num_seqs)
+        counts = simulate(requests, config, sink=_Ends(), numbered=numbered).counts
+        return counts.preemptions / max(1, counts.requests)
+
+    return ratio
 
 
 def pool_config(cell: Cell, memory: Memory, max_num_seqs: int) -> PoolConfig:

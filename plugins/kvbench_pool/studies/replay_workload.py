@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kvbench.engine import Cell, CellOutput, Observation
 from kvbench.errors import CellFailed
@@ -46,20 +46,27 @@ def run(cell: Cell) -> CellOutput:
     )
 
 
-def preemption_ratio_of(cell: Cell, memory: Memory, max_num_seqs: int) -> float:
-    """Replay a cell with a given number of seats; return its preemptions per request.
+def preemption_ratios(cell: Cell, memory: Memory) -> Callable[[int], float]:
+    """Return a replay of a cell with a number of seats: its preemptions per request.
+
+    The workload is read once, for all replays.
 
     Raises:
         CellFailed: An option is missing or out of place.
         TraceError: The workload's trace cannot be read.
     """
+    requests = list(requests_of(cell))
     if setting(cell, "policy", str) == "vllm":
-        from kvbench_pool.studies.replay_vllm import vllm_preemption_ratio
+        from kvbench_pool.studies.replay_vllm import vllm_preemption_ratios
 
-        return vllm_preemption_ratio(cell, memory, max_num_seqs)
+        return vllm_preemption_ratios(cell, memory, requests)
     _check_step_time(cell)
-    totals = replay_cell(cell, memory, requests_of(cell), max_num_seqs).totals
-    return totals.preemptions / max(1, totals.requests)
+
+    def ratio(max_num_seqs: int) -> float:
+        totals = replay_cell(cell, memory, requests, max_num_seqs).totals
+        return totals.preemptions / max(1, totals.requests)
+
+    return ratio
 
 
 def replay_cell(

@@ -25,6 +25,7 @@ def simulate(
     *,
     digest: StepDigest | None = None,
     sink: Callable[[RequestRecord], None] | None = None,
+    numbered: NumberedPrefixes | None = None,
 ) -> Simulation:
     """Simulate a pool and its scheduler.
 
@@ -34,13 +35,14 @@ def simulate(
         digest: Takes in every step's decisions; a digest costs several times the simulation.
         sink: Takes each request's record when it ends, instead of the result's ``records``, so
             that a workload of any length needs bounded memory.
+        numbered: Prefix keys of these very requests, for several simulations of one workload.
 
     Raises:
         KvbenchError: A request that several cache groups together can never hold.
         TraceError: The workload's trace cannot be read.
     """
     run = run_batched if can_batch(config) else run_stepwise
-    return run(requests, config, digest=digest, sink=sink)
+    return run(requests, config, digest=digest, sink=sink, numbered=numbered)
 
 
 def run_batched(
@@ -58,7 +60,7 @@ def run_batched(
         config: Pool and scheduler.
         digest: As for ``simulate``.
         sink: As for ``simulate``.
-        numbered: Prefix keys of these very requests, for several simulations of one workload.
+        numbered: As for ``simulate``.
 
     Raises:
         TraceError: The workload's trace cannot be read.

@@ -11,7 +11,7 @@ from kvbench_pool.digest import StepDigest, scheduled_part
 from kvbench_pool.vllm_policy.clock import clock_of
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
-from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
+from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
 from kvbench_pool.vllm_policy.step_series import StepSeries
@@ -31,12 +31,13 @@ class Stepwise:
         config: PoolConfig,
         digest: StepDigest | None,
         sink: Callable[[RequestRecord], None],
+        numbered: NumberedPrefixes | None = None,
     ) -> None:
         self._config = config
         self._digest = digest
         self._sink = sink
         self._scheduler = Scheduler(config)
-        self._keys = PrefixKeys(config.block_size)
+        self._keys = PrefixKeys(config.block_size, numbered)
         self._flying: deque[Step] = deque()
         self._reported: dict[int, list[int]] = {}
         self._blocks_at_end: dict[int, int] = {}
@@ -207,6 +208,7 @@ def run_stepwise(
     *,
     digest: StepDigest | None = None,
     sink: Callable[[RequestRecord], None] | None = None,
+    numbered: NumberedPrefixes | None = None,
 ) -> Simulation:
     """Simulate one decision at a time.
 
@@ -215,12 +217,13 @@ def run_stepwise(
         config: Pool and scheduler.
         digest: Takes in every step's decisions.
         sink: Takes the records instead of the result's ``records``.
+        numbered: Prefix keys of these very requests.
 
     Raises:
         KvbenchError: A request that several groups together can never hold.
     """
     records: list[RequestRecord] = []
-    stepwise = Stepwise(config, digest, sink or records.append)
+    stepwise = Stepwise(config, digest, sink or records.append, numbered)
     stepwise.run(requests)
     pool = stepwise._scheduler.cache.pool
     return Simulation(
