@@ -28,6 +28,7 @@ from kvbench.model.spec import (
 from kvbench_pool.step_time import Attention, LogicalSteps, MeasuredConstants, StepTime, StepWork
 from kvbench_pool.step_time.choose import choose_step_time
 from kvbench_pool.step_time.derive import RooflineOptions, roofline
+from tests.conftest import REPOSITORY
 
 #: A decode at 99 cached tokens, and a chunk of 8 after 24.
 WORK = StepWork.of([(1, 99), (8, 24)])
@@ -278,3 +279,20 @@ def test_unknown_figures_are_named() -> None:
     notes = " ".join(found.assumptions())
     assert "taken as weight bytes / 2" in notes
     assert "number of query heads is not known" in notes
+
+
+def test_the_worked_example_of_the_docs() -> None:
+    """Every figure of the page's step is what the model computes."""
+    page = (REPOSITORY / "docs" / "step_time.md").read_text("utf-8")
+    found = roofline(load_model("Llama-3.1-8B"), load_device("h100"))
+    mixed = StepWork.of([(512, 1024), (1, 1999), (1, 3999)])
+    done = mixed.attention()
+    flops, size = found.cost(mixed)
+    assert f"= {done.read_tokens:,}\n" in page
+    assert f"= {done.prefill_pairs + done.decode_pairs:,}\n" in page
+    assert f"= {2 * 8_030_261_248 * mixed.new_tokens:.3e} FLOPs".replace("e+", "e") in page
+    assert f"{flops:.3e} / (0.6".replace("e+", "e") in page
+    assert f"{size:,.0f} / (0.8" in page
+    assert f"= {found.seconds(mixed) * 1000:.2f} ms\n" in page
+    decodes = StepWork.of([(1, 1999), (1, 3999)])
+    assert f"+ 2 = {found.seconds(decodes) * 1000:.2f} ms: bound by memory" in page
