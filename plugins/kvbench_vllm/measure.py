@@ -92,10 +92,18 @@ def _run(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Measured:
     memory = (lambda: group_bytes(group)) if group else (lambda: None)
     with Watcher(server.endpoint, float(wanted["sample_ms"]) / 1000.0, memory) as watch:
         load = _send(cell, server, prompts)
-        time.sleep(max(_SETTLE_S, float(wanted["watch_s"])))
+        failed = any(response.error for response in load.responses)
+        _keep_watching(server, _SETTLE_S if failed else max(_SETTLE_S, float(wanted["watch_s"])))
     # A dead server explains the failed requests better than they do.
     server.check_alive()
     return Measured(load=checked(load), watch=watch)
+
+
+def _keep_watching(server: Server, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (left_s := deadline - time.monotonic()) > 0:
+        server.check_alive()
+        time.sleep(min(left_s, _SETTLE_S))
 
 
 def _send(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Load:

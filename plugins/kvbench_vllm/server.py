@@ -13,14 +13,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kvbench.engine import EngineConfig
 from kvbench.errors import CellFailed
 from kvbench_vllm.endpoint import Endpoint
-from kvbench_vllm.failures import explain_failure
+from kvbench_vllm.failures import explain_death
+from kvbench_vllm.guard import dismiss, guard
 from kvbench_vllm.http import get_json, is_healthy
 from kvbench_vllm.in_process import engine_arguments
 from kvbench_vllm.memory import group_bytes
@@ -43,6 +44,7 @@ class Server:
         log: File with everything the child printed.
         config: What it was started with.
         startup_s: Seconds from the start of the process to a proven, healthy server.
+        guarding: Ends the child's process group should this process die.
     """
 
     endpoint: Endpoint
@@ -50,6 +52,14 @@ class Server:
     log: Path | None = None
     config: EngineConfig | None = None
     startup_s: float = 0.0
+    guarding: subprocess.Popen[bytes] | None = None
+
+    def close(self) -> None:
+        """Stop a child with its whole process group; an attached server is left alone."""
+        if self.process is not None:
+            stop(self.process)
+        if self.guarding is not None:
+            dismiss(self.guarding)
 
     def check_alive(self) -> None:
         """Raise when the child has died.
@@ -58,7 +68,7 @@ class Server:
             CellFailed: It has; the message ends with what the server last said.
         """
         if self.process is not None and self.process.poll() is not None:
-            raise _death(self.process, self.log, self.config)
+            raise _death(self.process, self.log, self.config, "while it served")
 
 
 @contextmanager
@@ -73,8 +83,7 @@ def serve(config: EngineConfig) -> Iterator[Server]:
     try:
         yield server
     finally:
-        if server.process is not None:
-            stop(server.process)
+        server.close()
         if config.log_path is None:
             log.unlink(missing_ok=True)
 
@@ -96,6 +105,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """End the process group: politely, then not."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(process, number)
+        # What was stopped acts on a signal only when it goes on.
+        _signal_group(process, signal.SIGCONT)
         try:
             process.wait(_STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -149,19 +160,19 @@ def _start_once(config: EngineConfig, log: Path, port: int) -> Server:
             env={**os.environ, "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"},
             preexec_fn=_die_with_parent,
         )
-    endpoint = Endpoint(url=f"http://127.0.0.1:{port}", model=nonce)
-    try:
-        _wait_until_ours(process, endpoint, config, log, start)
-    except BaseException:
-        stop(process)
-        raise
-    return Server(
-        endpoint=endpoint,
+    server = Server(
+        endpoint=Endpoint(url=f"http://127.0.0.1:{port}", model=nonce),
         process=process,
         log=log,
         config=config,
-        startup_s=time.monotonic() - start,
+        guarding=guard(process.pid),
     )
+    try:
+        _wait_until_ours(process, server.endpoint, config, log, start)
+    except BaseException:
+        server.close()
+        raise
+    return replace(server, startup_s=time.monotonic() - start)
 
 
 def _wait_until_ours(
@@ -174,7 +185,7 @@ def _wait_until_ours(
     while time.monotonic() - start < START_LIMIT_S:
         # Alive before health: an old server on the port must never be taken for ours.
         if process.poll() is not None:
-            raise _death(process, log, config)
+            raise _death(process, log, config, "while it started")
         if is_healthy(endpoint):
             _check_nonce(endpoint)
             return
@@ -189,13 +200,13 @@ def _check_nonce(endpoint: Endpoint) -> None:
 
 
 def _death(
-    process: subprocess.Popen[bytes], log: Path | None, config: EngineConfig | None
+    process: subprocess.Popen[bytes], log: Path | None, config: EngineConfig | None, when: str
 ) -> CellFailed:
     text = log.read_text("utf-8", "replace")[-65536:] if log else ""
     if "address already in use" in text.lower():
         return CellFailed("port_taken", "the server's port was taken while it started")
-    reason, sentence = explain_failure(text, config)
-    return CellFailed(reason, f"the server ended with exit code {process.returncode}: {sentence}")
+    reason, sentence = explain_death(text, process.returncode, config)
+    return CellFailed(reason, f"the server ended {when}, {sentence}")
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from kvbench.engine import EngineConfig
 from kvbench.errors import CellFailed, EngineUnavailable
-from kvbench_vllm.failures import explain_failure, translated
+from kvbench_vllm.failures import explain_death, explain_failure, translated
 
 CONFIG = EngineConfig(engine="vllm", plugin="vllm", settings={})
 
@@ -60,6 +60,32 @@ def test_a_known_failure_is_a_sentence(said, reason, words):
     assert found == reason
     assert words in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("said", "exit_code", "reason", "sentence"),
+    [
+        ("ValueError: early\n", -9, "server_killed", "killed by SIGKILL (out of host memory?)"),
+        ("ValueError: early\n", -11, "server_killed", "killed by SIGSEGV"),
+        (
+            "(EngineCore pid=7) ERROR 11-29 20:00:00 [core.py:9] ValueError: no such thing\n"
+            "RuntimeError: Engine core initialization failed. See root cause above. {}\n"
+            "shutting down\n",
+            1,
+            "server_died",
+            "with exit code 1: it last said: ValueError: no such thing",
+        ),
+        ("", 3, "server_died", "with exit code 3: it last said: no message"),
+        (
+            "ValueError: No available memory for the cache blocks.",
+            1,
+            "no_cache_memory",
+            "with exit code 1: not one block fits: raise gpu_memory_utilization or budget_bytes",
+        ),
+    ],
+)
+def test_a_server_that_ended_by_itself_says_why(said, exit_code, reason, sentence):
+    assert explain_death(said, exit_code) == (reason, sentence)
 
 
 def test_an_exception_becomes_a_failed_cell():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,31 @@ def test_the_whole_process_group_is_gone_afterwards(tmp_path, monkeypatch):
     assert not Path(f"/proc/{child}").exists() or _is_zombie(child)
 
 
+def test_a_stopped_server_is_ended_too(tmp_path, monkeypatch):
+    run_instead(monkeypatch, "import time; time.sleep(600)")
+    monkeypatch.setattr(server, "is_healthy", lambda _: True)
+    monkeypatch.setattr(server, "_check_nonce", lambda _: None)
+    with server.serve(config(tmp_path)) as running:
+        os.killpg(running.process.pid, signal.SIGSTOP)
+    assert group_bytes(running.process.pid) is None
+    assert running.guarding.poll() is not None
+
+
+def test_a_server_that_is_killed_while_it_serves_is_a_sentence(tmp_path, monkeypatch):
+    run_instead(
+        monkeypatch, "print('ValueError: said before', flush=True); import time; time.sleep(600)"
+    )
+    monkeypatch.setattr(server, "is_healthy", lambda _: True)
+    monkeypatch.setattr(server, "_check_nonce", lambda _: None)
+    with server.serve(config(tmp_path)) as running:
+        running.check_alive()
+        os.killpg(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+        with pytest.raises(CellFailed, match="ended while it served, killed by SIGKILL") as failure:
+            running.check_alive()
+    assert failure.value.reason == "server_killed"
+
+
 def _is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -109,12 +135,40 @@ def test_a_server_dies_with_its_parent(tmp_path):
     )
     subprocess.run([sys.executable, "-c", parent], check=False)
     child = int(pid.read_text())
-    for _ in range(1000):
-        if not Path(f"/proc/{child}").exists() or _is_zombie(child):
-            return
-        os.sched_yield()
+    assert _ends(lambda: not Path(f"/proc/{child}").exists() or _is_zombie(child))
+
+
+def test_the_whole_stopped_group_dies_with_its_parent(tmp_path):
+    """The kernel's signal reaches only the leader, and a stopped process not at all."""
+    pids = tmp_path / "pids"
+    leader = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(pids)!r} + '.part', 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename({str(pids)!r} + '.part', {str(pids)!r})\n"
+        "time.sleep(600)\n"
+    )
+    parent = (
+        "import os, signal, subprocess, sys, time\n"
+        "from kvbench_vllm.guard import guard\n"
+        f"leader = subprocess.Popen([sys.executable, '-c', {leader!r}], start_new_session=True)\n"
+        "guard(leader.pid)\n"
+        f"while not os.path.exists({str(pids)!r}): time.sleep(0.01)\n"
+        "os.killpg(leader.pid, signal.SIGSTOP)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", parent], check=False)
+    group = int(pids.read_text().split()[0])
+    assert _ends(lambda: group_bytes(group) is None)
+
+
+def _ends(condition):
+    """Whether ``condition`` comes true; the limit is far beyond what any machine needs."""
+    for _ in range(6000):
+        if condition():
+            return True
         subprocess.run(["sleep", "0.01"], check=True)
-    pytest.fail("the server outlived its parent")
+    return False
 
 
 def test_attach_takes_the_served_model_and_starts_nothing():
