@@ -13,6 +13,7 @@ from kvbench_pool.options import COMPUTE_DTYPES, STEP_TIMES
 if TYPE_CHECKING:
     from kvbench.model.spec import ModelSpec
     from kvbench_pool.step_time import StepTime
+    from kvbench_pool.vllm_policy.simulation import Simulation
 
 _SHARE = click.FloatRange(min=0, max=1, min_open=True)
 _SECONDS = click.FloatRange(min=0)
@@ -45,7 +46,7 @@ _OPTIONS = (
         show_default=True,
         help="Milliseconds of a logical step.",
     ),
-    click.option("--gpu", help="Device of one rank (roofline); see kvbench gpus."),
+    click.option("--gpu", help="Device of one rank: catalog name, or FILE.toml#NAME (roofline)."),
     click.option(
         "--compute-dtype",
         type=click.Choice(COMPUTE_DTYPES),
@@ -119,8 +120,15 @@ def step_time(options: Mapping[str, Any], model: ModelSpec | None) -> StepTime:
     Raises:
         KvbenchError: An unknown device, or a model or device that lacks a figure.
     """
-    from kvbench.device.catalog import load_device
+    from kvbench_pool.simulate_source import find_device
     from kvbench_pool.step_time.choose import choose_step_time
 
-    device = load_device(options["gpu"]) if options["gpu"] else None
+    device = find_device(options["gpu"]) if options["gpu"] else None
     return choose_step_time(options, model, device)
+
+
+def seconds_of(simulation: Simulation) -> dict[str, float]:
+    """Return what a summary says of a modelled clock, nothing where steps are only counted."""
+    if simulation.timing is None:
+        return {}
+    return {"mean_queue_s": simulation.mean_queue_s, **simulation.timing.figures()}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kvbench.workload.request import Request
     from kvbench_pool.step_time import StepTime
     from kvbench_pool.vllm_policy.config import PoolConfig
-    from kvbench_pool.vllm_policy.simulation import Simulation
 
 _FORMATS = ("azure", "burstgpt", "mooncake", "bailian", "sharegpt", "kvbench", "parquet")
 
@@ -254,7 +253,7 @@ def _run_vllm(
     requests: RequestStream, options: dict[str, Any], output: Path | None
 ) -> dict[str, Any]:
     from kvbench_pool.digest import StepDigest
-    from kvbench_pool.simulate_clock import step_time
+    from kvbench_pool.simulate_clock import seconds_of, step_time
     from kvbench_pool.simulate_output import RecordWriter, discard, write_run
     from kvbench_pool.vllm_policy.config import MIRRORS
     from kvbench_pool.vllm_policy.simulate import simulate as run
@@ -274,7 +273,7 @@ def _run_vllm(
     wall_s = time.perf_counter() - start - timed.spent_s
     summary: dict[str, Any] = {
         **simulation.summary(),
-        **_seconds(simulation),
+        **seconds_of(simulation),
         "wall_s": round(wall_s, 3),
         "load_s": round(timed.spent_s, 3),
         "req_per_s": round(simulation.counts.requests / max(wall_s, 1e-9), 1),
@@ -293,12 +292,6 @@ def _run_vllm(
         writer.close()
         write_run(writer, options["source"], summary, simulation, started)
     return summary
-
-
-def _seconds(simulation: Simulation) -> dict[str, float]:
-    if simulation.timing is None:
-        return {}
-    return {"mean_queue_s": simulation.mean_queue_s, **simulation.timing.figures()}
 
 
 def _assumptions(memory: _Memory, model: StepTime) -> Iterator[str]:
@@ -360,6 +353,10 @@ def _run_other(
         "policy": options["policy"],
         "evidence": "simulated",
         **_bytes(memory, peak),
+        "assumptions": [
+            *(memory.arrangement.assumptions if memory.arrangement else ()),
+            f"kvbench's plain scheduler; a step is {limits.step_ms:g} ms whatever it computes.",
+        ],
     }
 
 

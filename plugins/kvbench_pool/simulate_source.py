@@ -1,4 +1,4 @@
-"""What ``kvbench simulate`` is pointed at: a trace, a suite's workload, or a generator."""
+"""What ``kvbench simulate`` is pointed at: a trace, a suite's workload or device, a generator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from kvbench.errors import TraceError
+from kvbench.device.catalog import load_device
+from kvbench.device.spec import DeviceSpec
+from kvbench.errors import KvbenchError, TraceError
 from kvbench.names import did_you_mean
 from kvbench.workload.load import KINDS, parse_workload
 from kvbench.workload.spec import WorkloadSpec
@@ -21,7 +23,7 @@ def find_workload(source: str, trace_params: dict[str, Any]) -> WorkloadSpec:
         trace_params: Further keys for a trace (``format``, ``limit``, ``on_bad_line``).
 
     Raises:
-        TraceError: Nothing there, or a wrong key.
+        KvbenchError: Nothing there, or a wrong key.
     """
     path, _, table = source.partition("#")
     if path.endswith(".toml"):
@@ -43,17 +45,37 @@ def _hint(kind: str) -> str:
     return f"{near}; generators are {', '.join(f'{name}:key=value,…' for name in generators)}"
 
 
+def find_device(source: str) -> DeviceSpec:
+    """Return the device behind an argument.
+
+    Args:
+        source: Catalog name, or ``FILE.toml#NAME`` for a suite's ``[devices.NAME]`` table.
+
+    Raises:
+        KvbenchError: Nothing there, or a wrong key.
+    """
+    path, hash_sign, name = source.partition("#")
+    if not hash_sign:
+        return load_device(source)
+    return load_device(name, {name: _table(Path(path), "devices", name)})
+
+
 def _from_suite(path: Path, name: str) -> WorkloadSpec:
+    return parse_workload(name, _table(path, "workloads", name), path.parent)
+
+
+def _table(path: Path, kind: str, name: str) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8")).get("workloads", {})
+        tables = tomllib.loads(path.read_text(encoding="utf-8")).get(kind, {})
     except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise KvbenchError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: not TOML: {error}") from error
-    if not isinstance(tables, dict) or not isinstance(tables.get(name), dict):
+        raise KvbenchError(f"{path}: not TOML: {error}") from error
+    found = tables.get(name) if isinstance(tables, dict) else None
+    if not isinstance(found, dict):
         names = ", ".join(f"{path}#{known}" for known in tables) or "none"
-        raise TraceError(f"{path}: no workload {name!r}; there are: {names}")
-    return parse_workload(name, tables[name], path.parent)
+        raise KvbenchError(f"{path}: no {kind.removesuffix('s')} {name!r}; there are: {names}")
+    return found
 
 
 def _pairs(kind: str, text: str) -> dict[str, object]:

@@ -77,6 +77,27 @@ def test_roofline_says_what_it_assumes(trace: str, capsys: pytest.CaptureFixture
     assert fast["p50_latency_s"] < slow["p50_latency_s"]
 
 
+def test_a_gpu_of_ones_own(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    figures = {"memory_bytes": 2**36, "bandwidth_bytes_per_s": 10**12, "flops_per_s": 10**14}
+    path.write_text("[devices.mine]\n" + "".join(f"{k} = {v}\n" for k, v in figures.items()))
+    asked = (trace, "--model", "llama-3.1-8b", "--step-time", "roofline", "--gpu")
+    code, out, _ = _run(capsys, *asked, f"{path}#mine")
+    assert code == 0
+    assert "roofline on mine" in out
+    assert f"no device 'yours'; there are: {path}#mine" in _run(capsys, *asked, f"{path}#yours")[2]
+    assert "cannot be read" in _run(capsys, *asked, f"{tmp_path / 'none.toml'}#mine")[2]
+    path.write_text("[devices.mine]\nmemory_bytes = 68719476736\n")
+    assert "'mine' has no bandwidth_bytes_per_s" in _run(capsys, *asked, f"{path}#mine")[2]
+
+
+def test_every_policy_says_what_a_step_is(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = json.loads(_run(capsys, trace, "--policy", "radix", "--format", "json")[1])
+    assert summary["assumptions"] == [
+        "kvbench's plain scheduler; a step is 50 ms whatever it computes."
+    ]
+
+
 def test_a_run_keeps_seconds_and_assumptions(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +203,7 @@ def test_arrivals_at_another_rate(trace: str, capsys: pytest.CaptureFixture[str]
 def test_the_search_for_concurrency_has_the_clock_too() -> None:
     output = _allocate(study="max_concurrency", step_time="roofline", max_num_seqs=4)
     assert value(output, "admissible_concurrency_requests") == 4
+    assert any("roofline on h100-80g" in line for line in output.assumptions)
 
 
 def test_refused_cells() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvbench.engine import Cell, CellOutput
 from kvbench_pool.observe import simulated, simulated_list
 from kvbench_pool.settings import memory_of, setting
-from kvbench_pool.studies.replay_workload import preemption_ratios
+from kvbench_pool.studies.replay_workload import clock_assumptions, preemption_ratios
 from kvbench_pool.text_table import text_table
 
 
@@ -55,6 +55,7 @@ def run(cell: Cell) -> CellOutput:
         },
         assumptions=(
             *memory.assumptions,
+            *clock_assumptions(cell),
             f"At most {limit:g} preemptions per request are accepted; the search doubles and "
             "bisects, as if more seats never meant fewer preemptions.",
         ),

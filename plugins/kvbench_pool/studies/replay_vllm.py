@@ -45,7 +45,7 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
         TraceError: The workload's trace cannot be read.
     """
     config = pool_config(cell, memory, setting(cell, "max_num_seqs", int))
-    requests, ends = requests_of(cell), _Ends()
+    requests, ends, step_time = requests_of(cell), _Ends(), step_time_of(cell)
     simulation = simulate(requests, config, sink=ends)
     return CellOutput(
         observations=tuple(
@@ -58,12 +58,12 @@ def replay_vllm(cell: Cell, memory: Memory) -> CellOutput:
             "layout": memory.layout,
             "enable_prefix_caching": config.enable_prefix_caching,
             "prefix_cache_retention_interval": config.prefix_cache_retention_interval or 0,
-            "step_time": step_time_of(cell).name,
+            "step_time": step_time.name,
         },
         assumptions=(
             *memory.assumptions,
             f"Decisions are those of {MIRRORS}; every request generates its stated output.",
-            *step_time_of(cell).assumptions(),
+            *step_time.assumptions(),
         ),
         warnings=tuple(warnings_of(requests, simulation.counts.dropped)),
     )

@@ -69,6 +69,13 @@ def preemption_ratios(cell: Cell, memory: Memory) -> Callable[[int], float]:
     return ratio
 
 
+def clock_assumptions(cell: Cell) -> tuple[str, ...]:
+    """Return what the seconds of a cell's steps rest on."""
+    from kvbench_pool.step_time.choose import choose_step_time
+
+    return choose_step_time(cell.settings, cell.model, cell.device).assumptions()
+
+
 def replay_cell(
     cell: Cell, memory: Memory, requests: Iterable[Request], max_num_seqs: int
 ) -> Replay:
