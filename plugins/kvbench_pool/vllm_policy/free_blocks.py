@@ -227,17 +227,22 @@ class FreeBlocks:
         """
         if findable > public:
             self._key[table[public:findable]] = PRIVATE
-        kept = table[:findable]
-        if public:
-            sharers = self._sharers[table[:public]]
-            if np.count_nonzero(sharers):
-                shared = sharers > 0
-                self._sharers[table[:public][shared]] -= 1
-                kept = np.concatenate((table[:public][~shared], table[public:findable]))
+        kept = self._unshared(table[:findable], public) if public else table[:findable]
         # The unfindable tail goes before everything else, its last block foremost.
         self._stack += table[findable:].tolist()
         self._append_reversed(kept)
         self.num_free += len(table) - findable + len(kept)
+
+    def _unshared(self, table: Blocks, public: int) -> Blocks:
+        """Drop a holder of every shared block; return the blocks that nobody else holds."""
+        shared = self._sharers[table[:public]] > 0
+        count = int(np.count_nonzero(shared))
+        if count == np.count_nonzero(shared[:count]):
+            # As a rule what is shared is a prefix, and a slice is cheaper than a mask.
+            self._sharers[table[:count]] -= 1
+            return table[count:]
+        self._sharers[table[:public][shared]] -= 1
+        return np.concatenate((table[:public][~shared], table[public:]))
 
     def _append_reversed(self, blocks: Blocks) -> None:
         count = len(blocks)
