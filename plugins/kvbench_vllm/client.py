@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -116,11 +116,7 @@ async def _send(
 ) -> Response:
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(timeout_s):
-            reply = await connections.exchange(request)
-        return _response(reply, began, start)
-    except TimeoutError:
-        return Response(started_s=began - start, error=f"no complete answer in {timeout_s:g} s")
+        return _response(await connections.exchange(request, timeout_s), began, start)
     except ValueError as error:
         return Response(started_s=began - start, error=str(error)[:300])
 
@@ -149,7 +145,7 @@ def _response(reply: Reply, began: float, start: float) -> Response:
     if reply.status != 200:
         text = reply.body.decode("utf-8", "replace")
         raise ValueError(f"HTTP {reply.status}: {' '.join(text.split())[:200]}")
-    *events, end = list(_events(reply)) or [(0.0, b"")]
+    *events, end = _events(reply) or [(0.0, b"")]
     if end[1] != b"[DONE]" or len(events) < 2:
         raise ValueError("the stream ended before its end mark")
     usage, times = _usage(events[-1][1]), [at_s for at_s, _ in events[:-1]]
@@ -164,20 +160,32 @@ def _response(reply: Reply, began: float, start: float) -> Response:
     )
 
 
-def _events(reply: Reply) -> Iterator[tuple[float, bytes]]:
+def _events(reply: Reply) -> list[tuple[float, bytes]]:
     """Events of a stream: when the read came in that ended each, and its data."""
     body = reply.body
     separator = b"\r\n\r\n" if b"\r\n\r\n" in body else b"\n\n"
+    events = body.split(separator)[:-1]
+    whole = all(piece.endswith(separator) for piece in reply.pieces)
+    if whole and len(events) == len(reply.pieces):
+        # As servers send them: one event a piece.
+        times: Iterable[float] = reply.times_s
+    else:
+        times = _times(reply, (len(event) + len(separator) for event in events))
+    found = zip(times, events, strict=True)
+    return [(at_s, event[5:].strip()) for at_s, event in found if event.startswith(b"data:")]
+
+
+def _times(reply: Reply, lengths: Iterable[int]) -> Iterator[float]:
+    """When the read came in that ended each of the events of these ``lengths``."""
     arrived = zip(reply.pieces, reply.times_s, strict=True)
     event_end = piece_end = 0
     at_s = 0.0
-    for event in body.split(separator)[:-1]:
-        event_end += len(event) + len(separator)
+    for length in lengths:
+        event_end += length
         while piece_end < event_end:
             piece, at_s = next(arrived)
             piece_end += len(piece)
-        if event.startswith(b"data:"):
-            yield at_s, event[5:].strip()
+        yield at_s
 
 
 def _usage(event: bytes) -> dict[str, Any]:

@@ -58,17 +58,22 @@ class Connection(asyncio.BufferedProtocol):
         self._done: asyncio.Future[Reply] | None = None
         self._keep_alive = False
 
-    async def exchange(self, request: bytes) -> Reply:
+    async def exchange(self, request: bytes, timeout_s: float) -> Reply:
         """Send ``request`` and return its response.
 
         Raises:
-            ValueError: The response is no HTTP/1.1, too long, or missing.
+            ValueError: The response is no HTTP/1.1, too long, or not complete in ``timeout_s``.
         """
-        self._done = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._done = loop.create_future()
         self._reply, self._received_bytes, self._keep_alive = Reply(), 0, False
         self._parser = HttpResponseParser(self)
+        late = loop.call_later(timeout_s, self._fail, f"no complete answer in {timeout_s:g} s")
         self.transport.write(request)
-        return await self._done
+        try:
+            return await self._done
+        finally:
+            late.cancel()
 
     def is_reusable(self) -> bool:
         """Whether the last response ended cleanly and the server keeps the connection open."""
@@ -155,15 +160,15 @@ class Connections:
             raise ValueError("a request header holds a line break or control character")
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
-    async def exchange(self, request: bytes) -> Reply:
-        """Send ``request`` over a free connection.
+    async def exchange(self, request: bytes, timeout_s: float) -> Reply:
+        """Send ``request`` over a free connection, opened within ``timeout_s`` or kept.
 
         Raises:
-            ValueError: No connection, or no usable response; one sentence.
+            ValueError: No connection, or no usable response in ``timeout_s``; one sentence.
         """
-        connection = self._free() or await self._open()
+        connection = self._free() or await self._open(timeout_s)
         try:
-            reply = await connection.exchange(request)
+            reply = await connection.exchange(request, timeout_s)
         except BaseException:
             connection.transport.abort()
             raise
@@ -187,13 +192,16 @@ class Connections:
             connection.transport.abort()
         return None
 
-    async def _open(self) -> Connection:
+    async def _open(self, timeout_s: float) -> Connection:
         host, port = self._url.hostname or "", self._url.port
         default = 443 if self._ssl else 80
         try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(self._buffer), host, port or default, ssl=self._ssl
-            )
+            async with asyncio.timeout(timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self._buffer), host, port or default, ssl=self._ssl
+                )
+        except TimeoutError as error:
+            raise ValueError(f"no connection to {self._url.netloc} in {timeout_s:g} s") from error
         except OSError as error:
             raise ValueError(f"cannot connect to {self._url.netloc}: {error}") from error
         return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -82,8 +83,10 @@ def parse(page: str, *, at_s: float = 0.0, took_s: float = 0.0) -> Snapshot:
         found = next((samples[known] for known in candidates if known in samples), None)
         if found is None:
             missing[name] = f"the server exports none of {', '.join(candidates)}"
+        elif math.isfinite(total := _total(name, found)):
+            values[name] = total
         else:
-            values[name] = _total(name, found)
+            missing[name] = f"the server states {total} for it"
     info = samples.get(_INFO, [])
     return Snapshot(
         at_s=at_s,

@@ -37,6 +37,12 @@ def test_a_missing_metric_is_unknown_with_its_reason():
     assert "vllm:kv_cache_usage_perc" in snapshot.missing["usage_ratio"]
 
 
+def test_a_value_that_is_no_number_is_unknown_too():
+    snapshot = parse("# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc NaN\n")
+    assert "usage_ratio" not in snapshot.values
+    assert snapshot.missing["usage_ratio"] == "the server states nan for it"
+
+
 def test_usage_of_several_engines_is_the_fullest_and_counts_add_up():
     text = (
         "# TYPE vllm:kv_cache_usage_perc gauge\n"
