@@ -200,7 +200,7 @@ _STEP_TIME: tuple[Option, ...] = (
         name="step_time",
         type="str",
         help="How long a step lasts: logical (step_ms each), roofline (of device and model) or "
-        "measured (by stated constants); the last two give simulated seconds (vllm policy).",
+        "measured (by stated constants); the last two give simulated seconds.",
         default="logical",
         choices=STEP_TIMES,
     ),

@@ -6,7 +6,8 @@ per step; admission of the queue's head only, with memory for its whole prompt; 
 request cannot grow, the youngest running one loses its memory and starts over. The exact vLLM
 scheduler is the ``vllm`` policy's business, not this module's.
 
-Steps in which every running request just decodes into memory it has are not visited.
+Steps in which every running request just decodes into memory it has are not visited, unless a
+clock has to know how long each of them lasts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from kvbench.workload.request import Request
 from kvbench_pool.occupancy import Occupancy
 from kvbench_pool.policies.base import Job, MemoryPolicy
+from kvbench_pool.replay_clock import ReplayClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +99,16 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Replay:
-    """One replay; ``run`` it once, then read ``totals`` and ``occupancy``."""
+    """One replay; ``run`` it once, then read ``totals``, ``occupancy`` and the clock's timing.
+
+    Without a clock steps last ``limits.step_ms``; with one, requests join when it has passed
+    their arrival.
+    """
 
     policy: MemoryPolicy
     limits: SchedulerLimits
     occupancy: Occupancy
+    clock: ReplayClock | None = None
     totals: Totals = field(default_factory=Totals)
     _step: int = 0
     _running: dict[int, _Running] = field(default_factory=dict)
@@ -113,6 +120,7 @@ class Replay:
     _decoding: int = 0
     _blocked: bool = False
     _outside_slots: int = 0
+    _chunks: list[tuple[int, int]] = field(default_factory=list)
 
     def run(self, requests: Iterable[Request]) -> None:
         """Replay all requests, in order of their arrival."""
@@ -120,13 +128,38 @@ class Replay:
         upcoming = next(arrivals, None)
         while upcoming or self._waiting or self._running:
             if upcoming and not self._waiting and not self._running:
-                self._step = max(self._step, self._arrival_step(upcoming[1]))
-            while upcoming and self._arrival_step(upcoming[1]) <= self._step:
+                self._jump_to(upcoming[1])
+            while upcoming and self._has_come(upcoming[1]):
                 self._arrive(*upcoming)
                 upcoming = next(arrivals, None)
             if self._waiting or self._running:
                 self._advance()
                 self._skip(self._arrival_step(upcoming[1]) if upcoming else None)
+
+    def _jump_to(self, request: Request) -> None:
+        if self.clock is not None:
+            self.clock.jump_to(request)
+        else:
+            self._step = max(self._step, self._arrival_step(request))
+
+    def _has_come(self, request: Request) -> bool:
+        if self.clock is not None:
+            return self.clock.has_come(request)
+        return self._arrival_step(request) <= self._step
+
+    def seconds_at(self, step: int) -> float:
+        """Return the simulated seconds at which a step began."""
+        if self.clock is not None:
+            return self.clock.timing.seconds_at(step)
+        return step * (self.limits.step_ms / 1000)
+
+    @property
+    def mean_queue_s(self) -> float:
+        """Simulated seconds from arrival to first admission, averaged over the requests."""
+        if self.clock is not None:
+            return self.clock.timing.mean_queue_s
+        queued_s = self.totals.queued_steps * (self.limits.step_ms / 1000)
+        return queued_s / max(1, self.totals.requests)
 
     def _arrival_step(self, request: Request) -> int:
         return math.ceil(int(request.arrival_ms) / self.limits.step_ms)
@@ -148,13 +181,27 @@ class Replay:
             self._admit(budget)
         self._dwell(1)
         self.occupancy.visit(self._step, self.policy, len(self._running), waiting)
+        if self.clock is not None:
+            self._pass_time(self.clock)
         ended = self._end()
         self._blocked = self._blocked and not ended and not preempted
         self._step += 1
 
+    def _pass_time(self, clock: ReplayClock) -> None:
+        """Let the clock run for what the step computes: prompts, and a token of each decode."""
+        decodes = [
+            (1, self._step - 1 + running.lead)
+            for running in self._running.values()
+            if running.lead is not None
+        ]
+        clock.run_step([*decodes, *self._chunks])
+        self._chunks.clear()
+
     def _skip(self, next_arrival: int | None) -> None:
         """Pass over the steps in which every running job only decodes into memory it has."""
         if self._prefilling or not self._running or (self._waiting and not self._blocked):
+            return
+        if self.clock is not None:
             return
         until = self._due[0][0] if next_arrival is None else min(self._due[0][0], next_arrival)
         if until > self._step:
@@ -231,6 +278,8 @@ class Replay:
 
     def _compute(self, job: Job, budget: int) -> int:
         tokens = min(job.known - job.computed, budget)
+        if self.clock is not None and tokens:
+            self._chunks.append((tokens, job.computed))
         job.computed += tokens
         self.policy.wrote(tokens)
         self.totals.scheduled_tokens += tokens
@@ -241,6 +290,8 @@ class Replay:
         for running in [one for one in self._prefilling if one.job.computed == one.job.known]:
             self._prefilling.remove(running)
             self.policy.computed(running.job)
+            if self.clock is not None:
+                self.clock.first_token(running.job)
             running.lead = running.job.known - self._step
             self._decoding += 1
             self._plan(running)
@@ -249,6 +300,8 @@ class Replay:
             self._decoding -= 1
             running.job.known = running.job.computed = running.job.final_tokens
             self.policy.release(running.job)
+            if self.clock is not None:
+                self.clock.end(running.job)
             del self._running[running.job.index]
         return bool(ending)
 
@@ -276,6 +329,8 @@ class Replay:
             self.totals.hit_tokens += found
             self.totals.query_tokens += job.known
             self.totals.queued_steps += self._step - waiting.arrived
+        if self.clock is not None:
+            self.clock.schedule(job)
         running = _Running(job=job, order=next(self._orders), arrived=waiting.arrived)
         self._running[job.index] = running
         self._prefilling.append(running)

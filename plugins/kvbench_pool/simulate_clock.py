@@ -13,7 +13,7 @@ from kvbench_pool.options import COMPUTE_DTYPES, STEP_TIMES
 if TYPE_CHECKING:
     from kvbench.model.spec import ModelSpec
     from kvbench_pool.step_time import StepTime
-    from kvbench_pool.vllm_policy.simulation import Simulation
+    from kvbench_pool.step_time.timing import Timing
 
 _SHARE = click.FloatRange(min=0, max=1, min_open=True)
 _SECONDS = click.FloatRange(min=0)
@@ -103,12 +103,6 @@ def check_step_time(options: Mapping[str, Any]) -> None:
             if stated and model != asked:
                 flag = f"--{name.replace('_', '-')}"
                 raise click.UsageError(f"{flag} belongs to --step-time {model}, not {asked}")
-    if asked == "logical":
-        return
-    if options["policy"] != "vllm":
-        raise click.UsageError(
-            f"--step-time {asked} belongs to the vllm policy, not {options['policy']}"
-        )
     for name in ("model", "gpu") if asked == "roofline" else ():
         if not options[name]:
             raise click.UsageError(f"--step-time roofline needs --{name}")
@@ -127,8 +121,6 @@ def step_time(options: Mapping[str, Any], model: ModelSpec | None) -> StepTime:
     return choose_step_time(options, model, device)
 
 
-def seconds_of(simulation: Simulation) -> dict[str, float]:
+def seconds_of(timing: Timing | None) -> dict[str, float]:
     """Return what a summary says of a modelled clock, nothing where steps are only counted."""
-    if simulation.timing is None:
-        return {}
-    return {"mean_queue_s": simulation.mean_queue_s, **simulation.timing.figures()}
+    return {} if timing is None else {"mean_queue_s": timing.mean_queue_s, **timing.figures()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,8 @@ from kvbench_pool.options import POLICY_NAMES
 from kvbench_pool.simulate_clock import check_step_time, step_time_options
 
 if TYPE_CHECKING:
-    from kvbench.layout import Arrangement
-    from kvbench.model.spec import ModelSpec
     from kvbench.workload.load import RequestStream
-    from kvbench.workload.request import Request
+    from kvbench_pool.simulate_memory import PoolMemory
     from kvbench_pool.step_time import StepTime
     from kvbench_pool.vllm_policy.config import PoolConfig
 
@@ -30,34 +27,6 @@ _FORMATS = ("azure", "burstgpt", "mooncake", "bailian", "sharegpt", "kvbench", "
 _ALIASES = {"jsonl": "kvbench"}
 
 _COUNT = click.IntRange(min=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Memory:
-    """The pool: blocks, and bytes where a model says what fills them."""
-
-    num_blocks: int
-    block_size: int
-    model: ModelSpec | None = None
-    arrangement: Arrangement | None = None
-
-
-class _Timed:
-    """Requests of a stream, and the seconds that reading them took."""
-
-    def __init__(self, requests: RequestStream) -> None:
-        self._requests = iter(requests)
-        self.spent_s = 0.0
-
-    def __iter__(self) -> Iterator[Request]:
-        return self
-
-    def __next__(self) -> Request:
-        start = time.perf_counter()
-        try:
-            return next(self._requests)
-        finally:
-            self.spent_s += time.perf_counter() - start
 
 
 @click.command("simulate")
@@ -150,7 +119,9 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
     from kvbench_pool.studies.requests import at_rate
 
     requests = at_rate(open_workload(workload, options["seed"]), options["rate_scale"])
-    run = _run_vllm if options["policy"] == "vllm" else _run_other
+    from kvbench_pool.simulate_other import run_other
+
+    run = _run_vllm if options["policy"] == "vllm" else run_other
     summary = run(requests, {**options, "source": source}, output)
     _print(summary, output_format)
     _warn(requests, summary)
@@ -173,50 +144,7 @@ def _check_combination(options: dict[str, Any]) -> None:
             raise click.UsageError(f"{flag} belongs to the vllm policy, not {options['policy']}")
 
 
-def _memory(options: dict[str, Any]) -> _Memory:
-    """Return the pool that the options describe.
-
-    Raises:
-        KvbenchError: No such model or layout, or the layout refuses the model.
-    """
-    model = arrangement = None
-    if options["model"]:
-        from kvbench.layout import LayoutOptions
-        from kvbench.model.load import load_model
-        from kvbench.plugins import load_plugins
-
-        model = load_model(options["model"])
-        layout_options = LayoutOptions(
-            block_size=options["block_size"],
-            kv_dtype=options["kv_dtype"],
-            tp=options["tp"],
-            engine=_engine_options(options),
-        )
-        arrangement = load_plugins().layout(options["layout"]).arrange(model, layout_options)
-    if arrangement is None:
-        return _Memory(num_blocks=options["blocks"], block_size=options["block_size"] or 16)
-    blocks = options["blocks"] or arrangement.num_blocks(options["budget"])
-    return _Memory(
-        num_blocks=blocks,
-        block_size=arrangement.block_size,
-        model=model,
-        arrangement=arrangement,
-    )
-
-
-def _engine_options(options: dict[str, Any]) -> dict[str, object]:
-    if options["layout"] != "vllm":
-        return {}
-    engine: dict[str, object] = {
-        "max_num_batched_tokens": options["max_num_batched_tokens"],
-        "async_scheduling": options["async_scheduling"],
-    }
-    if options["no_prefix_caching"]:
-        engine["enable_prefix_caching"] = False
-    return engine
-
-
-def _config(options: dict[str, Any], memory: _Memory, step_time: StepTime) -> PoolConfig:
+def _config(options: dict[str, Any], memory: PoolMemory, step_time: StepTime) -> PoolConfig:
     from kvbench_pool.step_time.models import clock_model
     from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
     from kvbench_pool.vllm_policy.layout_groups import cache_groups
@@ -254,15 +182,17 @@ def _run_vllm(
 ) -> dict[str, Any]:
     from kvbench_pool.digest import StepDigest
     from kvbench_pool.simulate_clock import seconds_of, step_time
+    from kvbench_pool.simulate_memory import byte_figures, pool_memory
     from kvbench_pool.simulate_output import RecordWriter, discard, write_run
+    from kvbench_pool.simulate_source import TimedRequests
     from kvbench_pool.vllm_policy.config import MIRRORS
     from kvbench_pool.vllm_policy.simulate import simulate as run
 
-    memory = _memory(options)
+    memory = pool_memory(options)
     model = step_time(options, memory.model)
     config = _config(options, memory, model)
     writer = RecordWriter(output, config) if output is not None else None
-    timed = _Timed(requests)
+    timed = TimedRequests(requests)
     started, start = dt.datetime.now(dt.UTC), time.perf_counter()
     simulation = run(
         timed,
@@ -273,7 +203,7 @@ def _run_vllm(
     wall_s = time.perf_counter() - start - timed.spent_s
     summary: dict[str, Any] = {
         **simulation.summary(),
-        **seconds_of(simulation),
+        **seconds_of(simulation.timing),
         "wall_s": round(wall_s, 3),
         "load_s": round(timed.spent_s, 3),
         "req_per_s": round(simulation.counts.requests / max(wall_s, 1e-9), 1),
@@ -285,7 +215,7 @@ def _run_vllm(
         "step_time": model.name,
         "mirrors": MIRRORS,
         "evidence": "simulated",
-        **_bytes(memory, simulation.series.peaks["used_blocks"]),
+        **byte_figures(memory, simulation.series.peaks["used_blocks"]),
         "assumptions": list(_assumptions(memory, model)),
     }
     if writer is not None:
@@ -294,83 +224,13 @@ def _run_vllm(
     return summary
 
 
-def _assumptions(memory: _Memory, model: StepTime) -> Iterator[str]:
+def _assumptions(memory: PoolMemory, model: StepTime) -> Iterator[str]:
     from kvbench_pool.vllm_policy.config import MIRRORS
 
     if memory.arrangement is not None:
         yield from memory.arrangement.assumptions
     yield f"Decisions are those of {MIRRORS}; every request generates its stated output."
     yield from model.assumptions()
-
-
-def _run_other(
-    requests: RequestStream, options: dict[str, Any], output: Path | None
-) -> dict[str, Any]:
-    from kvbench_pool.occupancy import Occupancy
-    from kvbench_pool.policies import POLICIES, PoolShape
-    from kvbench_pool.replay import Replay, SchedulerLimits
-
-    if output is not None:
-        raise click.UsageError(
-            f"-o writes the vllm policy's records; policy {options['policy']!r} runs in suites"
-        )
-    memory = _memory(options)
-    size = memory.block_size
-    shape = PoolShape(
-        num_blocks=memory.num_blocks,
-        block_size=size,
-        max_model_len=options["max_model_len"] or memory.num_blocks * size,
-    )
-    limits = SchedulerLimits(
-        max_num_seqs=options["max_num_seqs"],
-        max_num_batched_tokens=options["max_num_batched_tokens"],
-        step_ms=options["step_ms"],
-    )
-    replay = Replay(POLICIES[options["policy"]](shape), limits, Occupancy(size))
-    timed = _Timed(requests)
-    start = time.perf_counter()
-    replay.run(timed)
-    wall_s = time.perf_counter() - start - timed.spent_s
-    totals, occupancy = replay.totals, replay.occupancy
-    peak = occupancy.peak_used_slots / size
-    return {
-        "steps": totals.steps,
-        "hit_tokens": totals.hit_tokens,
-        "query_tokens": totals.query_tokens,
-        "hit_rate": totals.hit_tokens / max(1, totals.query_tokens),
-        "preemptions": totals.preemptions,
-        "sched_tokens": totals.scheduled_tokens,
-        "peak_used_blocks": peak,
-        "mean_used_blocks": occupancy.mean_used_slots.value / size,
-        "mean_live_ratio": occupancy.mean_live_ratio.value,
-        "peak_running": occupancy.peak_running,
-        "peak_waiting": occupancy.peak_waiting,
-        "wall_s": round(wall_s, 3),
-        "load_s": round(timed.spent_s, 3),
-        "req_per_s": round(totals.requests / max(wall_s, 1e-9), 1),
-        "requests": totals.requests,
-        "dropped_requests": totals.dropped,
-        "policy": options["policy"],
-        "evidence": "simulated",
-        **_bytes(memory, peak),
-        "assumptions": [
-            *(memory.arrangement.assumptions if memory.arrangement else ()),
-            f"kvbench's plain scheduler; a step is {limits.step_ms:g} ms whatever it computes.",
-        ],
-    }
-
-
-def _bytes(memory: _Memory, peak_blocks: float) -> dict[str, Any]:
-    figures: dict[str, Any] = {"num_blocks": memory.num_blocks, "block_size": memory.block_size}
-    if memory.arrangement is None:
-        return figures
-    per_block = memory.arrangement.bytes_per_block
-    return figures | {
-        "layout": memory.arrangement.layout,
-        "bytes_per_block": per_block,
-        "pool_bytes": memory.num_blocks * per_block,
-        "peak_used_bytes": int(peak_blocks * per_block),
-    }
 
 
 def _print(summary: dict[str, Any], output_format: str) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ResultsError
+from kvbench_pool.step_time.timing import RequestTimes
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
-from kvbench_pool.vllm_policy.timing import RequestTimes
 
 if TYPE_CHECKING:
     from kvbench.results import Results

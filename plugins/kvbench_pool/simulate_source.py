@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,27 @@ from kvbench.device.catalog import load_device
 from kvbench.device.spec import DeviceSpec
 from kvbench.errors import KvbenchError, TraceError
 from kvbench.names import did_you_mean
-from kvbench.workload.load import KINDS, parse_workload
+from kvbench.workload.load import KINDS, RequestStream, parse_workload
+from kvbench.workload.request import Request
 from kvbench.workload.spec import WorkloadSpec
+
+
+class TimedRequests:
+    """Requests of a stream, and the seconds that reading them took so far."""
+
+    def __init__(self, requests: RequestStream) -> None:
+        self._requests = iter(requests)
+        self.spent_s = 0.0
+
+    def __iter__(self) -> Iterator[Request]:
+        return self
+
+    def __next__(self) -> Request:
+        start = time.perf_counter()
+        try:
+            return next(self._requests)
+        finally:
+            self.spent_s += time.perf_counter() - start
 
 
 def find_workload(source: str, trace_params: dict[str, Any]) -> WorkloadSpec:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest
 from kvbench_pool.step_time import MeasuredConstants, StepWork
+from kvbench_pool.step_time.timing import RequestTimes, Timing
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.simulate import can_batch, simulate
 from kvbench_pool.vllm_policy.simulation import Simulation
-from kvbench_pool.vllm_policy.timing import RequestTimes, Timing
 
 SECOND = MeasuredConstants(step_base_s=1.0)
 

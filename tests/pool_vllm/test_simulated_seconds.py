@@ -12,7 +12,7 @@ import pytest
 from kvbench.cli import main
 from kvbench.device.catalog import load_device
 from kvbench.engine import CellOutput
-from kvbench.errors import CellFailed, KvbenchError
+from kvbench.errors import KvbenchError
 from kvbench.model.load import load_model
 from kvbench.results import read_results
 from kvbench_pool.plugin import kvbench_allocate
@@ -94,8 +94,12 @@ def test_a_gpu_of_ones_own(trace: str, tmp_path: Path, capsys: pytest.CaptureFix
 def test_every_policy_says_what_a_step_is(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     summary = json.loads(_run(capsys, trace, "--policy", "radix", "--format", "json")[1])
     assert summary["assumptions"] == [
-        "kvbench's plain scheduler; a step is 50 ms whatever it computes."
+        "Decisions are those of kvbench's plain scheduler: first come, first served.",
+        "A step is 50 ms whatever it computes.",
     ]
+    clocked = json.loads(_run(capsys, trace, "--policy", "radix", *_SECOND, "--format", "json")[1])
+    assert (clocked["step_time"], clocked["simulated_s"]) == ("measured", 12.25)
+    assert (clocked["p50_queue_s"], clocked["p90_queue_s"]) == (0, 0.5)
 
 
 def test_a_run_keeps_seconds_and_assumptions(
@@ -135,7 +139,6 @@ def test_a_run_keeps_seconds_and_assumptions(
         (["--step-time", "fast"], "logical"),
         (["--gpu", "h100"], "--gpu belongs to --step-time roofline, not logical"),
         ([*_SECOND, "--step-ms", "5"], "--step-ms belongs to --step-time logical, not measured"),
-        ([*_SECOND, "--policy", "radix"], "belongs to the vllm policy, not radix"),
     ],
 )
 def test_refusals(
@@ -207,9 +210,8 @@ def test_the_search_for_concurrency_has_the_clock_too() -> None:
 
 
 def test_refused_cells() -> None:
-    with pytest.raises(CellFailed, match="step time 'roofline' needs policy 'vllm'"):
-        _allocate(step_time="roofline", policy="radix")
-    with pytest.raises(CellFailed, match="needs policy 'vllm'"):
-        _allocate(step_time="roofline", policy="radix", study="max_concurrency")
+    for policy in ("vllm", "radix"):
+        with pytest.raises(KvbenchError, match="needs constants above 0"):
+            _allocate(step_time="measured", policy=policy)
     with pytest.raises(KvbenchError, match="bandwidth_efficiency is 2"):
         _allocate(step_time="roofline", bandwidth_efficiency=2.0)

@@ -10,8 +10,11 @@ from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.occupancy import Occupancy
 from kvbench_pool.policies import POLICIES, PoolShape
-from kvbench_pool.replay import Replay, SchedulerLimits, Totals
+from kvbench_pool.replay import Replay, SchedulerLimits
+from kvbench_pool.replay_clock import ReplayClock
 from kvbench_pool.settings import Memory, arrangement_of, memory_of, optional_int, setting
+from kvbench_pool.step_time.choose import choose_step_time
+from kvbench_pool.step_time.models import clock_model
 from kvbench_pool.studies.requests import requests_of, warnings_of
 
 _WINDOWED = "Windowed layers keep every token: this policy frees nothing by window."
@@ -29,7 +32,6 @@ def run(cell: Cell) -> CellOutput:
         from kvbench_pool.studies.replay_vllm import replay_vllm
 
         return replay_vllm(cell, memory)
-    _check_step_time(cell)
     requests = requests_of(cell)
     replay = replay_cell(cell, memory, requests, setting(cell, "max_num_seqs", int))
     return CellOutput(
@@ -40,6 +42,7 @@ def run(cell: Cell) -> CellOutput:
             "pool_blocks": memory.num_blocks,
             "layout": memory.layout,
             "max_model_len": _max_model_len(cell, memory),
+            "step_time": setting(cell, "step_time", str),
         },
         assumptions=(*memory.assumptions, *_assumptions(cell, memory, replay)),
         warnings=tuple(warnings_of(requests, replay.totals.dropped)),
@@ -60,7 +63,6 @@ def preemption_ratios(cell: Cell, memory: Memory) -> Callable[[int], float]:
         from kvbench_pool.studies.replay_vllm import vllm_preemption_ratios
 
         return vllm_preemption_ratios(cell, memory, requests)
-    _check_step_time(cell)
 
     def ratio(max_num_seqs: int) -> float:
         totals = replay_cell(cell, memory, requests, max_num_seqs).totals
@@ -71,8 +73,6 @@ def preemption_ratios(cell: Cell, memory: Memory) -> Callable[[int], float]:
 
 def clock_assumptions(cell: Cell) -> tuple[str, ...]:
     """Return what the seconds of a cell's steps rest on."""
-    from kvbench_pool.step_time.choose import choose_step_time
-
     return choose_step_time(cell.settings, cell.model, cell.device).assumptions()
 
 
@@ -103,18 +103,11 @@ def replay_cell(
         step_ms=setting(cell, "step_ms", float),
     )
     policy = POLICIES[setting(cell, "policy", str)](shape)
-    replay = Replay(policy, limits, Occupancy(memory.block_size))
+    step_time = clock_model(choose_step_time(cell.settings, cell.model, cell.device))
+    clock = None if step_time is None else ReplayClock(step_time)
+    replay = Replay(policy, limits, Occupancy(memory.block_size), clock)
     replay.run(requests)
     return replay
-
-
-def _check_step_time(cell: Cell) -> None:
-    name, policy = setting(cell, "step_time", str), setting(cell, "policy", str)
-    if name != "logical":
-        raise CellFailed(
-            "unsupported_step_time",
-            f"policy {policy!r} counts logical steps; step time {name!r} needs policy 'vllm'",
-        )
 
 
 def _check_groups(cell: Cell) -> None:
@@ -136,10 +129,12 @@ def _max_model_len(cell: Cell, memory: Memory) -> int:
 
 
 def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
-    step_s, occupancy = replay.limits.step_ms / 1000, replay.occupancy
+    occupancy = replay.occupancy
     usable = memory.num_blocks - memory.null_blocks
     yield from simulated(_memory_figures(replay, memory))
-    yield from simulated(_scheduler_figures(replay.totals, occupancy, step_s))
+    yield from simulated(_scheduler_figures(replay))
+    if replay.clock is not None:
+        yield from simulated(replay.clock.timing.figures())
     yield from simulated(_waste(replay, usable * memory.block_size))
     series = {
         "used_blocks": occupancy.used,
@@ -149,7 +144,7 @@ def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
         "waiting_requests": occupancy.waiting,
     }
     for metric, kept in series.items():
-        yield from simulated_series(metric, kept.points(), lambda step: step * step_s)
+        yield from simulated_series(metric, kept.points(), replay.seconds_at)
 
 
 def _memory_figures(replay: Replay, memory: Memory) -> dict[str, float]:
@@ -176,7 +171,8 @@ def _memory_figures(replay: Replay, memory: Memory) -> dict[str, float]:
     return values
 
 
-def _scheduler_figures(totals: Totals, occupancy: Occupancy, step_s: float) -> dict[str, float]:
+def _scheduler_figures(replay: Replay) -> dict[str, float]:
+    totals, occupancy = replay.totals, replay.occupancy
     return {
         "peak_running_requests": occupancy.peak_running,
         "peak_waiting_requests": occupancy.peak_waiting,
@@ -191,7 +187,7 @@ def _scheduler_figures(totals: Totals, occupancy: Occupancy, step_s: float) -> d
         "requests_count": totals.requests,
         "dropped_requests_count": totals.dropped,
         "blocked_steps_count": totals.blocked_steps,
-        "mean_queue_s": totals.queued_steps * step_s / max(1, totals.requests),
+        "mean_queue_s": replay.mean_queue_s,
     }
 
 
@@ -215,9 +211,10 @@ def _waste(replay: Replay, slots: int) -> dict[str, float]:
 def _assumptions(cell: Cell, memory: Memory, replay: Replay) -> Iterator[str]:
     policy = setting(cell, "policy", str)
     yield (
-        f"Policy {policy!r} under kvbench's plain scheduler: first come, first served, a step is "
-        f"{replay.limits.step_ms:g} ms whatever it computes, the youngest is preempted."
+        f"Policy {policy!r} under kvbench's plain scheduler: first come, first served, the "
+        "youngest is preempted."
     )
+    yield from clock_assumptions(cell)
     arrangement = arrangement_of(cell)
     if arrangement and any(group.window_tokens for group in arrangement.groups):
         yield _WINDOWED

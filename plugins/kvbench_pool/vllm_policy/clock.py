@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kvbench_pool.step_time import StepTime, StepWork
+from kvbench_pool.step_time.timing import RequestTimes, Timing
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
 from kvbench_pool.vllm_policy.scheduler import Step
-from kvbench_pool.vllm_policy.timing import RequestTimes, Timing
 
 
 class Clock(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kvbench_pool.step_time.timing import RequestTimes, Timing
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.step_series import StepSeries
-from kvbench_pool.vllm_policy.timing import RequestTimes, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from kvbench.errors import KvbenchError
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, scheduled_part
+from kvbench_pool.step_time.timing import RequestTimes
 from kvbench_pool.vllm_policy.clock import clock_of
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
@@ -15,7 +16,6 @@ from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
 from kvbench_pool.vllm_policy.step_series import StepSeries
-from kvbench_pool.vllm_policy.timing import RequestTimes
 
 
 class Stepwise:
