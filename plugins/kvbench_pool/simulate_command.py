@@ -242,8 +242,10 @@ def _print(summary: dict[str, Any], output_format: str) -> None:
         figures = {name: value for name, value in summary.items() if name != "assumptions"}
         rows = [{"figure": name, "value": value} for name, value in figures.items()]
         emit(rows, ("figure", "value"), output_format)
-        for line in summary.get("assumptions", ()):
-            click.echo(f"assumptions: {line}")
+        # A line right after a Markdown table would be one of its rows.
+        click.echo("\nAssumptions:\n")
+        for line in summary["assumptions"]:
+            click.echo(f"- {line}")
 
 
 def _warn(requests: RequestStream, summary: dict[str, Any]) -> None:

@@ -67,7 +67,8 @@ def test_roofline_says_what_it_assumes(trace: str, capsys: pytest.CaptureFixture
     asked = ("--model", "llama-3.1-8b", "--step-time", "roofline", "--gpu", "h100")
     code, out, _ = _run(capsys, trace, *asked)
     assert code == 0
-    assert "assumptions: A step is a roofline on h100-80g" in out
+    assert "\n\nAssumptions:\n\n- " in out
+    assert "\n- A step is a roofline on h100-80g" in out
     assert "p99_inter_token_s" in out
     lines = _run(capsys, trace, *asked, "--format", "csv")[1].splitlines()
     assert len(lines) == 2
