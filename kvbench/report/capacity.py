@@ -13,7 +13,7 @@ from kvbench.report.frames import RunFrames, axis_role
 from kvbench.report.labels import differing_axes, missing, point_name
 from kvbench.report.quantities import binary, plain_number
 from kvbench.report.rows import Row, rows_of
-from kvbench.report.tables import Field, Table, number, text
+from kvbench.report.tables import IN_SAMPLES, Field, Table, number, text
 from kvbench.results.schema import PARAM_PREFIX
 
 #: What a device's budget starts from; cells without it are no cases of this module.
@@ -278,6 +278,7 @@ def capacity_table(found: Sequence[Case]) -> Table:
         ),
         rows=rows,
         omitted=max(0, len(found) - MAX_CASES),
+        whole=IN_SAMPLES,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -133,9 +134,10 @@ def _values(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 def _with_stated_bounds(points: pd.DataFrame) -> pd.DataFrame:
     """Fold ``x_low`` and ``x_high`` (``x_low_bytes`` ...) into the bounds of ``x``."""
-    known = set(points["metric"])
+    known = set(points["metric"].unique())
     for end in ("low", "high"):
-        base = points["metric"].str.replace(rf"_{end}(?=_|$)", "", regex=True)
+        names = {name: re.sub(rf"_{end}(?=_|$)", "", name) for name in known}
+        base = points["metric"].map(names)
         bounds = points[(base != points["metric"]) & base.isin(known)]
         if bounds.empty:
             continue

@@ -50,13 +50,16 @@ def with_series(frame: pd.DataFrame, without: Collection[str]) -> pd.DataFrame:
     axes = [axis for axis in differing_axes(frame) if axis not in without]
     kinds = frame["evidence"].nunique() > 1
     engines = frame["engine"].nunique() > 1
-    names = []
     columns = [*(PARAM_PREFIX + axis for axis in axes), "engine", "evidence"]
-    for row in rows_of(frame[columns]):
+    # Named once for each combination: a long frame has few of them.
+    place = frame.groupby(columns, sort=False, dropna=False).ngroup().to_numpy()
+    names = []
+    for row in rows_of(frame[columns].drop_duplicates()):
         parts = [_part(axis, row[PARAM_PREFIX + axis]) for axis in axes]
         parts += [str(row["engine"])] * engines
-        names.append(", ".join(filter(None, parts)) + f" {tag(row['evidence'])}" * kinds)
-    return frame.assign(series=[name.strip() or frame["engine"].iloc[0] for name in names])
+        name = ", ".join(filter(None, parts)) + f" {tag(row['evidence'])}" * kinds
+        names.append(name.strip() or str(frame["engine"].iloc[0]))
+    return frame.assign(series=[names[each] for each in place])
 
 
 def differing_axes(frame: pd.DataFrame) -> list[str]:

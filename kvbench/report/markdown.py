@@ -21,7 +21,7 @@ def markdown_table(table: Table) -> str:
     lines = [_row(table.columns), _row(["---"] * len(table.columns), raw=True)]
     lines += [_row([field.text for field in row]) for row in table.rows]
     if table.omitted:
-        lines.append(f"\n{table.omitted:,} more rows are left out.")
+        lines.append(f"\n{table.left_out}")
     return "\n".join(lines) + "\n"
 
 

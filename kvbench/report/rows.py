@@ -23,7 +23,8 @@ class Row(dict[str, Any]):
 def rows_of(frame: pd.DataFrame) -> list[Row]:
     """Return the rows of ``frame`` in order."""
     names = [str(name) for name in frame.columns]
-    return [Row(zip(names, values, strict=True)) for values in frame.itertuples(index=False)]
+    columns = [frame.iloc[:, place].tolist() for place in range(len(names))]
+    return [Row(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def groups_of(frame: pd.DataFrame, *names: str) -> Iterator[tuple[Any, pd.DataFrame]]:

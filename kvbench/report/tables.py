@@ -22,8 +22,17 @@ from kvbench.results.verdict import ExpectStatus, ExpectVerdict, PairVerdict
 
 _PAIR_COLUMNS = ("benchmark", "where", "metric", "base", "new", "new ÷ base", "verdict", "why")
 
-#: Rows of all result tables of a page together; the exports hold every row.
+#: Rows of all result tables of a page together; the run's own files hold every row.
 MAX_ROWS = 1200
+
+
+#: Where the rows are that a table leaves out.
+IN_CELLS = "cells.parquet in the run's folder"
+IN_SAMPLES = (
+    "samples.parquet in the run's folder, or as a table by "
+    "“kvbench report RUN --export values.csv” (.parquet, .md)"
+)
+IN_METADATA = "read_results(RUN).metadata.comparisons, or “kvbench compare BASE NEW --format csv”"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +59,8 @@ class Table:
         caption: What the rows are.
         columns: Headings.
         rows: One field for each column.
-        omitted: Rows that are left to the exports.
+        omitted: Rows that are not shown.
+        whole: Where every row is, for the sentence below a table that leaves rows out.
     """
 
     name: str
@@ -58,6 +68,15 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Field, ...], ...]
     omitted: int = 0
+    whole: str = IN_CELLS
+
+    @property
+    def left_out(self) -> str:
+        """How many rows are shown and where all of them are; empty when all are."""
+        if not self.omitted:
+            return ""
+        shown = len(self.rows)
+        return f"Shown are {shown:,} of {shown + self.omitted:,} rows. All of them: {self.whole}."
 
 
 def text(value: object) -> Field:
@@ -86,7 +105,8 @@ def _result_table(benchmark: str, frame: pd.DataFrame, limit: int) -> Table:
     axes = differing_axes(cells)
     shown = cells.head(limit)
     kept = frame[frame["cell_id"].isin(shown["cell_id"])]
-    keys = list(dict.fromkeys(zip(frame["metric"], frame["evidence"], strict=True)))
+    known = frame[["metric", "evidence"]].drop_duplicates()
+    keys = list(zip(known["metric"].tolist(), known["evidence"].tolist(), strict=True))
     keys.sort(key=lambda key: ORDER.index(key[1]))
     shown_columns = ["cell_id", "metric", "evidence", "unit", "value", "low", "high"]
     values = {(row.cell_id, row.metric, row.evidence): row for row in rows_of(kept[shown_columns])}
@@ -105,6 +125,7 @@ def _result_table(benchmark: str, frame: pd.DataFrame, limit: int) -> Table:
         columns=(*axes, "engine", *heads),
         rows=rows,
         omitted=len(cells) - len(shown),
+        whole=IN_SAMPLES,
     )
 
 
@@ -146,7 +167,8 @@ def hole_table(cells: pd.DataFrame, limit: int = 200) -> Table:
 def coverage_table(cells: pd.DataFrame) -> Table:
     """Return how many cells of each benchmark and engine ended how."""
     statuses = list(dict.fromkeys(["passed", *sorted(cells["status"].unique())]))
-    counts = Counter(zip(cells["benchmark"], cells["engine"], cells["status"], strict=True))
+    columns = [cells[name].tolist() for name in ("benchmark", "engine", "status")]
+    counts = Counter(zip(*columns, strict=True))
     rows = [
         (
             text(benchmark),
@@ -211,6 +233,7 @@ def comparison_table(pairs: Sequence[PairVerdict], limit: int = 300) -> Table:
         columns=(*head, *_PAIR_COLUMNS),
         rows=tuple(_pair_row(pair, named) for pair in ordered[:limit]),
         omitted=max(0, len(ordered) - limit),
+        whole=IN_METADATA,
     )
 
 

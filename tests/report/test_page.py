@@ -174,7 +174,10 @@ def test_a_long_table_is_cut_and_says_so(tmp_path):
     changed = metadata(axis_types={"context_tokens": "int"}, comparisons=(), expectations=())
     write_page([build_results(parts, changed)], tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "(300 more rows are in the exports)" in text
+    assert (
+        "Shown are 1,200 of 1,500 rows. All of them: samples.parquet in the run&#39;s folder, "
+        "or as a table by “kvbench report RUN --export values.csv”" in text
+    )
     assert len(text) < 3_000_000
 
 

@@ -33,7 +33,7 @@ def budget_charts(run: RunFrames) -> Iterator[Chart]:
     for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
         terms = [
             name.removesuffix(_END)
-            for name in dict.fromkeys(frame["metric"])
+            for name in frame["metric"].unique()
             if name not in {_ALLOWED, _CACHE} and frame.loc[frame["metric"] == name, "value"].any()
         ]
         points = _budget_points(frame)

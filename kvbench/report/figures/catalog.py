@@ -245,7 +245,7 @@ def _ends(frame: pd.DataFrame, axis: str) -> str:
 
 
 def _kinds(frame: pd.DataFrame) -> list[str]:
-    present = set(frame["evidence"])
+    present = set(frame["evidence"].unique())
     return [kind for kind in ORDER if kind in present]
 
 

@@ -111,7 +111,7 @@ def _pool_blocks(run: RunFrames, evidence: str) -> dict[str, float]:
     rows = run.values[
         (run.values["metric"] == "pool_blocks") & (run.values["evidence"] == evidence)
     ]
-    return dict(zip(rows["cell_id"], rows["value"], strict=True))
+    return dict(zip(rows["cell_id"].tolist(), rows["value"].tolist(), strict=True))
 
 
 def _is_same_point(cell: Row, row: Row) -> bool:

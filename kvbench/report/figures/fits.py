@@ -59,10 +59,9 @@ STATES: dict[str, State] = {
     "no": State(symbol="", shade="#ffffff", words="does not fit", evidence=""),
 }
 MAX_PANELS = 4
-#: A symbol stands out from the hatch behind it.
-_SYMBOL: dict[str, Any] = {
-    "fontsize": 8,
-    "bbox": {"boxstyle": "circle,pad=0.12", "facecolor": "white", "edgecolor": "none"},
+#: Ground of a symbol that stands out from the hatch behind it.
+_APART: dict[str, Any] = {
+    "bbox": {"boxstyle": "circle,pad=0.12", "facecolor": "white", "edgecolor": "none"}
 }
 #: Contexts that a panel has room for.
 MAX_CONTEXTS = 12
@@ -120,7 +119,15 @@ def _panel(axis: Axes, part: pd.DataFrame) -> None:
         else:
             squares.append(square)
         if state.symbol:
-            axis.text(x + 0.5, y + 0.5, state.symbol, ha="center", va="center", **_SYMBOL)
+            axis.text(
+                x + 0.5,
+                y + 0.5,
+                state.symbol,
+                ha="center",
+                va="center",
+                fontsize=8,
+                **(_APART if hatch else {}),
+            )
     axis.add_collection(PatchCollection(squares, match_original=True))
     axis.set_xlim(0, len(contexts))
     axis.set_ylim(0, len(requests))

@@ -23,6 +23,8 @@ from kvbench.report.labels import axis_name, in_plain_words, value_text, with_se
 from kvbench.report.rows import groups_of
 from kvbench.results.schema import PARAM_PREFIX
 
+#: Markers of one line; more would hide it.
+MAX_MARKERS = 32
 #: Lines that one panel can carry with direct labels.
 MAX_LINES = 8
 MAX_PANELS = 4
@@ -97,6 +99,7 @@ def _line(target: Axes, line: pd.DataFrame, column: str, colour: str) -> None:
         color=colour,
         linestyle=look.dash,
         marker=look.marker,
+        markevery=max(1, len(line) // MAX_MARKERS),
         markerfacecolor=colour if look.filled else "white",
         markeredgecolor=colour,
     )
@@ -118,7 +121,8 @@ def _reference(target: Axes, ceiling: Ceiling) -> None:
 
 
 def _say_evidence(figure: Figure, frame: pd.DataFrame) -> None:
-    kinds = [kind for kind in ORDER if kind in set(frame["evidence"])]
+    present = frame["evidence"].unique()
+    kinds = [kind for kind in ORDER if kind in present]
     figure.supxlabel(
         "evidence: " + ", ".join(tag(kind) for kind in kinds), x=0.01, ha="left",
         fontsize=8, color=QUIET,
