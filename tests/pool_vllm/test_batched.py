@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvbench.workload.request import Request
+from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.digest import StepDigest, first_difference
+from kvbench_pool.vllm_policy import prefix_keys
 from kvbench_pool.vllm_policy.config import PoolConfig
-from kvbench_pool.vllm_policy.prefix_keys import number_prefixes
+from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys, number_prefixes
 from kvbench_pool.vllm_policy.simulate import run_batched
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
 
@@ -55,8 +60,17 @@ def _request(draw: st.DrawFn, place: int) -> Request:
             output_tokens=output,
             prompt_ids=[draw(st.integers(0, 1))] * prompt,
             output_ids=[0] * output,
+            multimodal=_items(draw, prompt),
         )
     return Request(arrival_ms=arrival_ms, prompt_tokens=prompt, output_tokens=output)
+
+
+def _items(draw: st.DrawFn, prompt: int) -> tuple[MultimodalItem, ...]:
+    start = draw(st.integers(0, 2 * prompt))
+    if start >= prompt:
+        return ()
+    name = draw(st.sampled_from("ab"))
+    return (MultimodalItem(identifier=name, offset_tokens=start, tokens=prompt - start),)
 
 
 @settings(deadline=None, max_examples=150)
@@ -79,6 +93,33 @@ def test_same_decisions_as_step_by_step(case: tuple[PoolConfig, list[Request]]) 
     for _ in range(2):
         again = run_batched(requests, config, digest=StepDigest(), numbered=numbered)
         assert again.summary() == fast.summary()
+
+
+@settings(deadline=None, max_examples=150)
+@given(_cases())
+def test_forgetting_changes_no_decision(case: tuple[PoolConfig, list[Request]]) -> None:
+    config, requests = case
+    expected: list[str] = []
+    found: list[str] = []
+    run_batched(requests, config, digest=StepDigest(expected.append))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefix_keys, "MOST_NODES", 2)
+        patch.setattr(prefix_keys, "MOST_KEYS", 4)
+        run_batched(requests, config, digest=StepDigest(found.append))
+    assert found == expected
+
+
+def test_prefixes_that_nobody_has_are_forgotten() -> None:
+    """One live block keeps what leads to it, under numbers that start again."""
+    keys = PrefixKeys(4)
+    first = Request(arrival_ms=0, prompt_tokens=12, output_tokens=1, prompt_ids=range(12))
+    second = replace(first, prompt_ids=range(100, 112))
+    assert keys.public(first).tolist() == [1, 2, 3]
+    assert keys.public(second).tolist() == [4, 5, 6]
+    stay = keys.forget(np.array([5]))
+    assert stay.tolist() == [4, 5]
+    assert keys.public(second).tolist() == [1, 2, 3]
+    assert keys.public(first).tolist() == [4, 5, 6]
 
 
 @settings(deadline=None, max_examples=100)

@@ -20,7 +20,7 @@ import numpy as np
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest
 from kvbench_pool.vllm_policy.config import PoolConfig
-from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, step_parts
+from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, forget_prefixes, step_parts
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
 from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
@@ -300,6 +300,8 @@ class Batched:
         if not self._caching:
             return NO_BLOCKS
         if flow.keys is None:
+            if self._key_maker.is_full:
+                forget_prefixes(self._key_maker, self.free, (*self._running, *self._waiting))
             keys = flow.keys = self._key_maker.public(flow.request)
             flow.keyed_blocks = len(keys)
             self.free.reserve_keys(self._key_maker.next_key)

@@ -11,7 +11,8 @@ import numpy as np
 from kvbench.workload.request import Request
 from kvbench_pool.digest import scheduled_part
 from kvbench_pool.vllm_policy.config import PoolConfig
-from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, Keys
+from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
+from kvbench_pool.vllm_policy.prefix_keys import Keys, PrefixKeys, renumbered
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
 
 
@@ -105,6 +106,16 @@ def flows(requests: Iterable[Request], config: PoolConfig, counts: Counts) -> It
         counts.requests += 1
         last = max(last, config.arrival_step(request.arrival_ms))
         yield Flow(index, request, last, request.prompt_tokens)
+
+
+def forget_prefixes(prefixes: PrefixKeys, free: FreeBlocks, flows_left: Iterable[Flow]) -> None:
+    """Forget the prefixes that are neither cached nor asked for, so that memory is bounded."""
+    keyed = [flow for flow in flows_left if flow.keys is not None]
+    named = [flow.keys for flow in keyed if flow.keys is not None]
+    stay = prefixes.forget(np.unique(np.concatenate((free.live_keys(), *named))))
+    free.renumber(stay)
+    for flow, keys in zip(keyed, named, strict=True):
+        flow.keys = renumbered(keys, stay)
 
 
 def step_parts(

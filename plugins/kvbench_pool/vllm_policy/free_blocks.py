@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from kvbench_pool.vllm_policy.prefix_keys import Keys, renumbered
+
 # 64 bits, since numpy scatters by indices of any other width ten times slower.
 Blocks = npt.NDArray[np.int64]
-Keys = npt.NDArray[np.int64]
 
 #: Key of a block that is findable in principle, but only by its own request, which holds it or
 #: has ended. Nobody looks it up.
@@ -67,6 +68,22 @@ class FreeBlocks:
             grown[: len(self._owner)] = self._owner
             self._owner = grown
             self._owner_at = grown.data
+
+    def live_keys(self) -> Keys:
+        """Return the keys of all blocks."""
+        return self._key[self._key > 0]
+
+    def renumber(self, stay: Keys) -> None:
+        """Take over new numbers of the keys, as ``renumbered`` gives them."""
+        owner = np.zeros(max(1 << 22, 2 * len(stay)), dtype=np.int64)
+        owner[1 : len(stay) + 1] = self._owner[stay]
+        self._owner = owner
+        self._key[:] = renumbered(self._key, stay)
+        shared = np.array(list(self._twins), dtype=np.int64)
+        self._twins = dict(
+            zip(renumbered(shared, stay).tolist(), self._twins.values(), strict=True)
+        )
+        self._views()
 
     def queue(self) -> list[int]:
         """Return the free blocks in the order in which they will be handed out."""

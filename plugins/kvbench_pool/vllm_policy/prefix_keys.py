@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,13 @@ from kvbench_pool.item_marks import Marks, item_marks
 Keys = npt.NDArray[np.int64]
 
 _NONE: Keys = np.empty(0, dtype=np.int64)
+
+# Remembered prefixes and numbers in use from which on forgetting pays: some 250 MiB of them.
+MOST_NODES = 1 << 19
+MOST_KEYS = 1 << 24
+
+#: What a prefix is known by (the number of the one before it comes first), and its first number.
+_Node: TypeAlias = tuple[tuple[Any, ...], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,54 @@ class PrefixKeys:
         self._nodes: dict[tuple[int, bytes], int] = {}
         self._roots: dict[tuple[str, str], int] = {}
         self._marked_nodes: dict[tuple[int, int, Marks], int] = {}
+        self._most_nodes, self._most_keys = MOST_NODES, MOST_KEYS
         self.next_key = numbered.next_key if numbered else 1
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is remembered than a workload without end should leave behind."""
+        if self._numbered is not None:
+            return False
+        return self.next_key > self._most_keys or self._num_nodes > self._most_nodes
+
+    @property
+    def _num_nodes(self) -> int:
+        return len(self._marked_nodes) + sum(len(nodes) for nodes, _ in self._plain())
+
+    def _plain(self) -> Iterator[tuple[dict[Any, int], int]]:
+        """Yield what is remembered of texts, with the numbers that a prefix takes there."""
+        yield self._nodes, 1
+        for chunk, nodes in self._chunks.items():
+            yield nodes, max(1, -(-chunk // self._block_size))
+
+    def forget(self, live: Keys) -> Keys:
+        """Forget the prefixes that lead to no live key, and number the others anew.
+
+        Args:
+            live: Keys that a block or a request has, sorted and distinct.
+
+        Returns:
+            The numbers that stay, sorted, for ``renumbered``.
+        """
+        marked = _leading_to(live, self._marked_nodes, 1)
+        live = np.union1d(live, [plain for (_, plain, _), _ in marked]).astype(np.int64)
+        stay = np.union1d(live, [key for _, key in marked]).astype(np.int64)
+        plain = [(nodes, _leading_to(live, nodes, span), span) for nodes, span in self._plain()]
+        for _, kept, span in plain:
+            firsts = np.array([first for _, first in kept], dtype=np.int64)
+            stay = np.union1d(stay, firsts[:, None] + np.arange(span))
+        for nodes, kept, _ in plain:
+            _replace(nodes, kept, stay)
+        plains = renumbered(np.array([plain for (_, plain, _), _ in marked], dtype=np.int64), stay)
+        moved = [
+            ((before, plain, marks), key)
+            for ((before, _, marks), key), plain in zip(marked, plains.tolist(), strict=True)
+        ]
+        _replace(self._marked_nodes, moved, stay)
+        self.next_key = len(stay) + 1
+        self._most_nodes = max(MOST_NODES, 2 * self._num_nodes)
+        self._most_keys = max(MOST_KEYS, 2 * self.next_key)
+        return stay
 
     def fresh(self, count: int) -> Keys:
         """Return ``count`` new keys that nobody else has."""
@@ -173,3 +228,35 @@ class PrefixKeys:
                 self.next_key += 1
             keys[place] = node = found
         return keys
+
+
+def renumbered(keys: Keys, stay: Keys) -> Keys:
+    """Return the numbers that keys have after ``PrefixKeys.forget``; those below 1 never change."""
+    return np.where(keys > 0, np.searchsorted(stay, keys) + 1, keys)
+
+
+def _leading_to(live: Keys, nodes: Mapping[tuple[Any, ...], int], span: int) -> list[_Node]:
+    """Return the nodes with a live number among their ``span``, and all that lead to them."""
+    firsts = np.fromiter(nodes.values(), np.int64, len(nodes))
+    alive = np.searchsorted(live, firsts) < np.searchsorted(live, firsts + span)
+    needed: set[int] = set()
+    kept: list[_Node] = []
+    # Whatever leads to a node was numbered before it.
+    for (step, first), is_alive in zip(
+        reversed(list(nodes.items())), reversed(alive.tolist()), strict=True
+    ):
+        if is_alive or first in needed:
+            kept.append((step, first))
+            needed.add(step[0])
+    kept.reverse()
+    return kept
+
+
+def _replace(nodes: dict[Any, int], kept: Sequence[_Node], stay: Keys) -> None:
+    """Let ``nodes`` hold only what is kept, under its new numbers."""
+    before = np.array([step[0] for step, _ in kept], dtype=np.int64)
+    firsts = np.array([first for _, first in kept], dtype=np.int64)
+    parents, numbers = renumbered(before, stay).tolist(), renumbered(firsts, stay).tolist()
+    nodes.clear()
+    for (step, _), parent, number in zip(kept, parents, numbers, strict=True):
+        nodes[(parent, *step[1:])] = number
