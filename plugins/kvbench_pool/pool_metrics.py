@@ -127,6 +127,41 @@ _CLOCK = (
     ),
 )
 
+#: Part of the pool -> what its slots hold. The shares of all parts sum to 1.
+_PARTS = {
+    "live": "hold a token, in blocks of one request",
+    "shared": "hold a token, in blocks that several requests hold",
+    "tail": "are empty behind the last token of a sequence",
+    "reserved": "are held empty for speculative tokens",
+    "state": "belong to pages with a state of fixed size",
+    "cached": "are in free blocks with a reusable prefix",
+    "free": "are in other free blocks",
+    "null": "belong to the block that is never handed out",
+}
+
+_SPLIT = (
+    *(
+        (f"part_{part}_ratio", "ratio", _NONE, f"Share of the pool's slots that {what}, averaged.")
+        for part, what in _PARTS.items()
+    ),
+    *(
+        (f"part_{part}_blocks", "blocks", _NONE, f"Slots over time, in blocks, that {what}.")
+        for part, what in _PARTS.items()
+    ),
+    (
+        "state_pages_ratio",
+        "ratio",
+        _NONE,
+        "Share of the allocated slots in pages with a state of fixed size, averaged.",
+    ),
+    (
+        "mean_null_entries_count",
+        "count",
+        _NONE,
+        "Entries of block tables before a window that name the null block, averaged.",
+    ),
+)
+
 _FORK = (
     ("fork_used_blocks", "blocks", _LOWER, "Blocks in use right after the forks."),
     ("fork_used_bytes", "bytes", _LOWER, "Bytes in use right after the forks."),
@@ -221,7 +256,7 @@ METRICS: tuple[Metric, ...] = (
     *(shared(name, Evidence.SIMULATED, exact=True) for name in _SHARED),
     *(
         _own(*row)
-        for row in (*_REPLAY, *_CLOCK, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY, *_TIMELINE)
+        for row in (*_REPLAY, *_SPLIT, *_CLOCK, *_FORK, *_WALK, *_CURVE, *_CONCURRENCY, *_TIMELINE)
     ),
     _RECORDED,
 )

@@ -20,6 +20,7 @@ from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.vllm_policy.block_pool import NULL
 from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.job import Job
+from kvbench_pool.vllm_policy.pool_split import PARTS
 from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys
 from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 
@@ -141,6 +142,7 @@ class PolicyMachine(RuleBasedStateMachine):
         self.flying.append(step)
         self.check_blocks()
         self.check_tables()
+        self._check_split()
         if len(self.flying) > (1 if self.config.async_scheduling else 0):
             self._settle()
 
@@ -181,6 +183,34 @@ class PolicyMachine(RuleBasedStateMachine):
         assert held.keys() | set(free) == set(range(1, self.config.num_blocks))
         assert all(self.pool.holders(block) == count for block, count in held.items())
         assert not any(self.pool.holders(block) for block in [NULL, *free])
+
+    def _check_split(self) -> None:
+        """The split of the pool is what counting slot by slot says."""
+        size, counted = self.config.block_size, Counter[str]()
+        jobs, seen = {job.index: job for job in self.scheduler.running}, set[int]()
+        for tables, group in zip(self.scheduler.cache.groups, self.groups, strict=True):
+            for index, table in tables.tables.items():
+                for place, block in enumerate(table):
+                    counted["null_entries"] += block == NULL
+                    counted["saved_blocks"] += block in seen
+                    if block == NULL or block in seen:
+                        continue
+                    seen.add(block)
+                    if group.kind is GroupKind.STATE:
+                        counted["state"] += size
+                    elif self.pool.holders(block) > 1:
+                        counted["shared"] += size
+                    else:
+                        full = min(size, max(0, jobs[index].computed - place * size))
+                        counted["live"] += full
+                        counted["empty"] += size - full
+        split = self.scheduler.cache.split(self.scheduler.running)
+        assert split.tail >= 0
+        assert split.reserved >= 0
+        for name in ("live", "shared", "state", "null_entries", "saved_blocks"):
+            assert getattr(split, name) == counted[name], name
+        assert split.tail + split.reserved == counted["empty"]
+        assert sum(getattr(split, part) for part in PARTS) == self.config.num_blocks * size
 
     def _held(self) -> Iterator[int]:
         for tables in self.scheduler.cache.groups:

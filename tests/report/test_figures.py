@@ -11,7 +11,7 @@ from kvbench.engine import Direction, Evidence, Metric
 from kvbench.report.evidence import LOOKS
 from kvbench.report.figures.fits import thinned
 from kvbench.report.figures.lines import Ceiling, metric_lines
-from kvbench.report.figures.occupancy import blocks_over_time
+from kvbench.report.figures.occupancy import blocks_over_time, layers_of
 from kvbench.report.figures.run import run_charts
 from kvbench.report.figures.shares import slot_shares
 from kvbench.report.figures.style import byte_locator, to_png, to_svg
@@ -111,6 +111,20 @@ def test_the_stack_of_a_pool_never_exceeds_it():
     figure = blocks_over_time(series, pool_blocks=100, evidence="simulated")
     tops = [patch.get_paths()[0].vertices[:, 1].max() for patch in figure.axes[0].collections]
     assert tops == [90.0, 100.0]
+
+
+def test_a_pool_that_is_split_is_stacked_by_its_parts():
+    values = {"used_blocks": 60.0, "cached_blocks": 9.0, "part_live_blocks": 40.0}
+    values |= {"part_tail_blocks": 20.0, "part_state_blocks": 0.0, "part_cached_blocks": 9.0}
+    series = pd.DataFrame({"metric": list(values), "t_s": 0.0, "value": list(values.values())})
+    assert list(layers_of(series)) == [
+        "part_live_blocks",
+        "part_tail_blocks",
+        "part_cached_blocks",
+    ]
+    figure = blocks_over_time(series, pool_blocks=100, evidence="simulated")
+    tops = [patch.get_paths()[0].vertices[:, 1].max() for patch in figure.axes[0].collections]
+    assert tops == [40.0, 60.0, 69.0]
 
 
 def test_shares_say_what_is_live():

@@ -61,13 +61,32 @@ _REPEATS = {
 _CEILINGS = {"moved_bytes_per_s": ("copy_bytes_per_s", "read_bytes_per_s")}
 
 #: Parts of a whole that a chart of shares shows together.
-_SHARES = {"live_ratio", "tail_waste_ratio", "reserved_waste_ratio", "padding_waste_ratio"}
+_SHARES = {
+    "live_ratio",
+    "state_pages_ratio",
+    "tail_waste_ratio",
+    "reserved_waste_ratio",
+    "padding_waste_ratio",
+}
+
+#: Parts of a pool, which its chart over time shows together.
+_POOL_PARTS = {
+    f"part_{part}_ratio"
+    for part in ("live", "shared", "tail", "reserved", "state", "cached", "free", "null")
+}
 
 #: Metrics that sentences and tables say better than a chart.
-_NOT_DRAWN = {"next_tp_ranks", "next_tp_requests", "scheduler_limit_requests"}
+_NOT_DRAWN = {
+    "mean_null_entries_count",
+    "next_tp_ranks",
+    "next_tp_requests",
+    "scheduler_limit_requests",
+}
 
 #: Metrics without a chart of their own.
-_BESIDE_OTHERS = _SHARES | _NOT_DRAWN | {name for names in _CEILINGS.values() for name in names}
+_BESIDE_OTHERS = (
+    _SHARES | _POOL_PARTS | _NOT_DRAWN | {name for names in _CEILINGS.values() for name in names}
+)
 
 #: Axes in which panels are split when one panel would hold too many lines.
 _PANEL_ROLES = ("device", "kv_dtype", "layout", "tp", "block_size", "workload", "model")

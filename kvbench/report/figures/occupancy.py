@@ -20,6 +20,16 @@ LAYERS: dict[str, tuple[str, str, str]] = {
     "cached_blocks": ("free, still holding a reusable prefix", "#cfe0ec", "////"),
 }
 
+#: The same in more detail, where an engine splits its pool; parts without blocks are left out.
+PARTS: dict[str, tuple[str, str, str]] = {
+    "part_live_blocks": ("tokens of one request", "#2f7fb8", ""),
+    "part_shared_blocks": ("tokens that requests share", "#7fb2d6", "\\\\\\\\"),
+    "part_tail_blocks": ("empty tails of blocks", "#f3c98b", "...."),
+    "part_reserved_blocks": ("reserved ahead", "#e08e45", "xxxx"),
+    "part_state_blocks": ("states of fixed size", "#8c7bb5", "----"),
+    "part_cached_blocks": ("free, still holding a reusable prefix", "#cfe0ec", "////"),
+}
+
 #: Metrics drawn below the pool, on an axis of their own.
 BESIDE = ("running_requests", "waiting_requests")
 
@@ -42,12 +52,19 @@ def blocks_over_time(
     figure = new_figure()
     options: dict[str, Any] = {"height_ratios": [3, 1][: 1 + bool(beside)], "sharex": True}
     axes = panels(figure, 1 + bool(beside), **options)
-    _stack(axes[0], lines, pool_blocks)
+    _stack(axes[0], lines, layers_of(series), pool_blocks)
     if beside:
         _requests(axes[1], {name: lines[name] for name in beside})
     axes[-1].set_xlabel("time, s")
     figure.supxlabel(f"evidence: {tag(evidence)}", x=0.01, ha="left", fontsize=8, color=QUIET)
     return figure
+
+
+def layers_of(series: pd.DataFrame) -> dict[str, tuple[str, str, str]]:
+    """Return the layers that a cell's series make, by metric, from the bottom."""
+    highest = series.groupby("metric")["value"].max()
+    parts = {name: look for name, look in PARTS.items() if highest.get(name, 0) > 0}
+    return parts or {name: look for name, look in LAYERS.items() if name in highest}
 
 
 def shares_over_time(lines: Mapping[tuple[str, str], pd.DataFrame]) -> Figure:
@@ -79,12 +96,15 @@ def shares_over_time(lines: Mapping[tuple[str, str], pd.DataFrame]) -> Figure:
     return figure
 
 
-def _stack(axis: Axes, lines: dict[str, pd.DataFrame], pool_blocks: float | None) -> None:
-    found = [name for name in LAYERS if name in lines]
-    times = np.unique(np.concatenate([lines[name]["t_s"].to_numpy() for name in found]))
+def _stack(
+    axis: Axes,
+    lines: dict[str, pd.DataFrame],
+    layers: Mapping[str, tuple[str, str, str]],
+    pool_blocks: float | None,
+) -> None:
+    times = np.unique(np.concatenate([lines[name]["t_s"].to_numpy() for name in layers]))
     floor = np.zeros(len(times))
-    for name in found:
-        text, shade, hatch = LAYERS[name]
+    for name, (text, shade, hatch) in layers.items():
         top = floor + _held(lines[name], times)
         if pool_blocks:
             top = np.minimum(top, np.maximum(pool_blocks, floor))

@@ -35,7 +35,7 @@ def share_charts(run: RunFrames) -> Iterator[Chart]:
             slug=f"{benchmark}-slots",
             section="fragmentation",
             title=f"What the allocated slots hold ({benchmark})",
-            caption="Everything but the leftmost part is waste, by cause."
+            caption="Everything but tokens and states is waste, by cause."
             + (f" {left} more cells are in the table." if left > 0 else ""),
             alt=f"{'; '.join(facts)}.",
             evidence=[str(evidence)],

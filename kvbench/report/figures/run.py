@@ -13,7 +13,7 @@ from kvbench.report.figures.chart import Chart
 from kvbench.report.figures.comparison import MAX_ROWS, ratio_forest
 from kvbench.report.figures.coverage import LETTERS, coverage_grid
 from kvbench.report.figures.ladder import ladder_bars, signed_bytes
-from kvbench.report.figures.occupancy import LAYERS, blocks_over_time, shares_over_time
+from kvbench.report.figures.occupancy import blocks_over_time, layers_of, shares_over_time
 from kvbench.report.figures.pool import curve_charts, share_charts
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import differing_axes, in_plain_words, point_name
@@ -60,7 +60,7 @@ def _occupancy(run: RunFrames) -> Iterator[Chart]:
         pool = _value(run.values, row["cell_id"], "pool_blocks")
         used = part[part["metric"] == "used_blocks"]["value"]
         share = f" of {plain_number(pool)} in the pool" if pool else ""
-        layers = ", ".join(LAYERS[name][0] for name in LAYERS if (part["metric"] == name).any())
+        layers = ", ".join(text for text, _, _ in layers_of(part).values())
         yield Chart(
             slug=f"occupancy-{row['ordinal']}",
             section="occupancy",

@@ -14,6 +14,7 @@ from kvbench.report.rows import rows_of
 #: Metrics that add up to all allocated slots, each with its words, shade and hatch.
 PARTS: dict[str, tuple[str, str, str]] = {
     "live_ratio": ("holding a token", "#2f7fb8", ""),
+    "state_pages_ratio": ("states of fixed size", "#8c7bb5", ""),
     "tail_waste_ratio": ("empty tail of the last block", "#f3d9a4", ""),
     "reserved_waste_ratio": ("held for tokens to come", "#cfe0ec", "////"),
     "padding_waste_ratio": ("never written", "#e9b7a0", "...."),

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from kvbench.engine import Cell, CellOutput, Observation
 from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
+from kvbench_pool.series import Point
 from kvbench_pool.settings import Memory, arrangement_of, setting
 from kvbench_pool.step_time.choose import choose_step_time
 from kvbench_pool.step_time.models import StepTime, clock_model
 from kvbench_pool.studies.requests import requests_of, warnings_of
-from kvbench_pool.vllm_policy.config import MIRRORS, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.config import FULL, MIRRORS, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.layout_groups import cache_groups
+from kvbench_pool.vllm_policy.pool_split import PARTS, SplitSeries
 from kvbench_pool.vllm_policy.prefix_keys import number_prefixes
 from kvbench_pool.vllm_policy.simulate import simulate
 from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
@@ -136,6 +138,19 @@ def replay_observations(
         yield from simulated(simulation.timing.figures())
     for metric, column in _SERIES.items():
         yield from simulated_series(metric, simulation.series.points(column), simulation.seconds_at)
+    if simulation.split is not None:
+        yield from _split_figures(simulation, simulation.split)
+
+
+def _split_figures(simulation: Simulation, split: SplitSeries) -> Iterator[Observation]:
+    """Yield what the slots of the pool were used for; the parts of a moment sum to the pool."""
+    size, blocks = simulation.config.block_size, simulation.config.num_blocks
+    means = {name: value / (blocks * size) for name, value in split.mean_slots().items()}
+    yield from simulated({f"part_{name}_ratio": value for name, value in means.items()})
+    yield from simulated({"mean_null_entries_count": split.mean_null_entries})
+    for place, name in enumerate(PARTS):
+        points = [Point(kept.step, kept.slots[place] / size) for kept in split.points()]
+        yield from simulated_series(f"part_{name}_blocks", points, simulation.seconds_at)
 
 
 def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, float]:
@@ -160,10 +175,28 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
         "live_ratio": 1 - waste,
         "tail_waste_ratio": waste,
     }
+    if simulation.split is not None and config.groups != (FULL,):
+        shared = _group_figures(simulation.split)
+        blocks["shared_saved"] = int(shared["shared_saved_blocks"])
+        values |= shared
     if per_block is not None:
         values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
         values |= {"block_bytes": per_block, "pool_bytes": config.num_blocks * per_block}
     return values
+
+
+def _group_figures(split: SplitSeries) -> dict[str, float]:
+    """Return what the series of one full-attention group cannot tell of other groups."""
+    share = split.mean_shares()
+    return {
+        "shared_saved_blocks": split.saved_peak,
+        "mean_shared_saved_blocks": split.mean_saved_blocks,
+        "fragmentation_ratio": share["tail"] + share["reserved"],
+        "live_ratio": share["live"] + share["shared"],
+        "tail_waste_ratio": share["tail"],
+        "reserved_waste_ratio": share["reserved"],
+        "state_pages_ratio": share["state"],
+    }
 
 
 def _scheduler_figures(simulation: Simulation, cached_tokens: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ class BlockPool:
         by_key: Blocks of every findable prefix, the first registered first. Equal blocks are
             kept, not merged.
         num_cached_free: Findable blocks in the free queue.
+        num_shared: Blocks with more than one holder.
         evicted: Findable blocks that were handed out so far.
     """
 
@@ -32,6 +33,7 @@ class BlockPool:
         self._key_of: list[GroupKey | None] = [None] * num_blocks
         self.by_key: dict[GroupKey, dict[int, None]] = {}
         self.num_cached_free = 0
+        self.num_shared = 0
         self.evicted = 0
 
     @property
@@ -78,6 +80,7 @@ class BlockPool:
                 del self._free[block]
                 self.num_cached_free -= 1
             self._holders[block] += 1
+            self.num_shared += self._holders[block] == 2
 
     def give_back(self, blocks: Sequence[int]) -> None:
         """Drop one holder of each block; ``blocks`` are in the order of their eviction."""
@@ -86,6 +89,7 @@ class BlockPool:
             if block == NULL:
                 continue
             self._holders[block] -= 1
+            self.num_shared -= self._holders[block] == 1
             if self._holders[block] == 0:
                 self._free[block] = None
                 if self._key_of[block] is None:

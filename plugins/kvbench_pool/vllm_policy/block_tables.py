@@ -24,6 +24,8 @@ class FullTables:
         tables: Blocks by job, in order of their tokens.
         registered: Leading blocks of each job that were offered to the prefix cache; a job is
             here from its first hit or its first full block on.
+        num_entries: Entries of all tables together.
+        num_nulls: Those of them that name the null block.
         admission_cap: Most blocks that the admission gate asks for, ``None`` for no limit.
     """
 
@@ -35,6 +37,8 @@ class FullTables:
         self._block_size = config.block_size
         self.tables: dict[int, list[int]] = {}
         self.registered: dict[int, int] = {}
+        self.num_entries = 0
+        self.num_nulls = 0
 
     def required(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
@@ -97,6 +101,8 @@ class FullTables:
         self._pool.touch(kept)
         table = self.tables[job] = [NULL] * skipped + kept
         self.registered[job] = len(table)
+        self.num_entries += len(table)
+        self.num_nulls += skipped
 
     def grow(self, job: int, tokens: int) -> None:
         """Give a job room for ``tokens`` tokens."""
@@ -104,6 +110,7 @@ class FullTables:
         missing = self.required(tokens) - len(table)
         if missing > 0:
             table += self._pool.take(missing)
+            self.num_entries += missing
 
     def drop_skipped(self, job: int, computed: int) -> None:
         """Free what has left the window: from the newest block down to what is already null."""
@@ -116,6 +123,7 @@ class FullTables:
                 break
             freed.append(table[place])
             table[place] = NULL
+        self.num_nulls += len(freed)
         self._pool.give_back(freed)
 
     def register(
@@ -144,7 +152,10 @@ class FullTables:
 
     def release(self, job: int) -> None:
         """Free a job's blocks, the tail first."""
-        self._pool.give_back(self.tables.pop(job, [])[::-1])
+        table = self.tables.pop(job, [])
+        self.num_entries -= len(table)
+        self.num_nulls -= table.count(NULL)
+        self._pool.give_back(table[::-1])
         self.registered.pop(job, None)
 
 

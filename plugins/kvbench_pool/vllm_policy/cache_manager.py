@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvbench_pool.vllm_policy.block_pool import BlockPool
-from kvbench_pool.vllm_policy.block_tables import FullTables, make_tables
+from kvbench_pool.vllm_policy.block_tables import FullTables, StateTables, make_tables
 from kvbench_pool.vllm_policy.config import GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.job import Job
+from kvbench_pool.vllm_policy.pool_split import PoolSplit
 
 
 class CacheManager:
@@ -136,6 +137,35 @@ class CacheManager:
         """Free a job's blocks, group by group."""
         for tables in self.groups:
             tables.release(job.index)
+
+    def split(self, running: Sequence[Job]) -> PoolSplit:
+        """Return what the slots are used for once the step in hand is computed.
+
+        Args:
+            running: The jobs that hold blocks.
+        """
+        size, pool = self._config.block_size, self.pool
+        states = [tables for tables in self.groups if isinstance(tables, StateTables)]
+        paged = [tables for tables in self.groups if not isinstance(tables, StateTables)]
+        tokens = len(paged) * sum([job.computed for job in running])
+        entries, nulls = sum(t.num_entries for t in paged), sum(t.num_nulls for t in paged)
+        state_blocks = sum(tables.num_entries for tables in states)
+        used = self._config.usable_blocks - pool.num_free - state_blocks
+        # Entries that name a block once more than the first time; shared blocks are full.
+        again = entries - nulls - used
+        reserved = len(paged) * len(running) * self._config.lookahead_tokens
+        return PoolSplit(
+            live=tokens - (nulls + again + pool.num_shared) * size,
+            shared=pool.num_shared * size,
+            tail=entries * size - tokens - reserved,
+            reserved=reserved,
+            state=state_blocks * size,
+            cached=pool.num_cached_free * size,
+            free=(pool.num_free - pool.num_cached_free) * size,
+            null=size,
+            null_entries=nulls,
+            saved_blocks=again,
+        )
 
     def table(self, job: Job) -> list[list[int]]:
         """Return a job's blocks by group."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kvbench_pool.step_time.timing import RequestTimes, Timing
 from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.pool_split import SplitSeries
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
 
@@ -90,6 +91,8 @@ class Simulation:
         free_queue: Free blocks at the end, in the order of their next use.
         digest: Digest over all decisions, empty unless asked for.
         timing: Simulated seconds, ``None`` where only steps are counted.
+        split: What every slot of the pool was used for, ``None`` where the batched simulator
+            ran: it counts no blocks that several requests share.
     """
 
     config: PoolConfig
@@ -101,6 +104,7 @@ class Simulation:
     free_queue: tuple[int, ...] = field(repr=False)
     digest: str = ""
     timing: Timing | None = None
+    split: SplitSeries | None = None
 
     def seconds_at(self, step: int) -> float:
         """Return the simulated seconds at which a step was decided."""

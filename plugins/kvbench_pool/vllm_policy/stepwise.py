@@ -12,6 +12,7 @@ from kvbench_pool.step_time.timing import RequestTimes
 from kvbench_pool.vllm_policy.clock import clock_of
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
+from kvbench_pool.vllm_policy.pool_split import SplitSeries
 from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
@@ -44,6 +45,7 @@ class Stepwise:
         self.clock = clock_of(config)
         self.counts = Counts()
         self.series = StepSeries(config.block_size)
+        self.split = SplitSeries()
         self._alive = 0
 
     def run(self, requests: Iterable[Request]) -> None:
@@ -155,6 +157,7 @@ class Stepwise:
             sum([len(tables[part.job.index]) for part in step.scheduled]),
             sum([part.computed + part.tokens for part in step.scheduled]),
         )
+        self.split.add(self.clock.step, scheduler.cache.split(scheduler.running))
         if self.series.is_due:
             self.series.settle()
 
@@ -230,6 +233,7 @@ def run_stepwise(
         config=config,
         counts=stepwise.counts,
         series=stepwise.series,
+        split=stepwise.split,
         records=tuple(records),
         last_step=stepwise.clock.step - 1,
         evicted_blocks=pool.evicted,
