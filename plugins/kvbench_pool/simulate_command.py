@@ -84,7 +84,7 @@ _COUNT = click.IntRange(min=1)
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="New or empty folder of the run: results, report, summary.json, requests.parquet.",
+    help="New or empty folder of the run: results, report, summary.json; vllm: requests.parquet.",
 )
 @format_option
 def simulate(source: str, output_format: str, output: Path | None, **options: Any) -> None:
@@ -101,10 +101,6 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
     """
     from kvbench_pool.simulate_source import find_workload
 
-    if output is not None:
-        from kvbench_pool.simulate_output import claim_folder
-
-        claim_folder(output)
     _check_combination(options)
     trace_format = options["trace_format"]
     workload = find_workload(
@@ -115,6 +111,10 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
             "on_bad_line": options["bad_lines"],
         },
     )
+    if output is not None:
+        from kvbench_pool.simulate_output import claim_folder
+
+        claim_folder(output)
     from kvbench.workload.load import open_workload
     from kvbench_pool.studies.requests import at_rate
 
@@ -185,6 +185,7 @@ def _run_vllm(
     from kvbench_pool.simulate_memory import byte_figures, pool_memory
     from kvbench_pool.simulate_output import RecordWriter, discard, write_run
     from kvbench_pool.simulate_source import TimedRequests
+    from kvbench_pool.studies.replay_vllm import replay_observations
     from kvbench_pool.vllm_policy.config import MIRRORS
     from kvbench_pool.vllm_policy.simulate import simulate as run
 
@@ -218,9 +219,11 @@ def _run_vllm(
         **byte_figures(memory, simulation.series.peaks["used_blocks"]),
         "assumptions": list(_assumptions(memory, model)),
     }
-    if writer is not None:
+    if writer is not None and output is not None:
         writer.close()
-        write_run(writer, options["source"], summary, simulation, started)
+        per_block = summary.get("bytes_per_block")
+        observations = replay_observations(simulation, per_block, writer.cached_tokens)
+        write_run(output, options["source"], summary, observations, started)
     return summary
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kvbench.layout import Arrangement
     from kvbench.model.spec import ModelSpec
+    from kvbench_pool.settings import Memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,20 @@ class PoolMemory:
     block_size: int
     model: ModelSpec | None = None
     arrangement: Arrangement | None = None
+
+    def as_of_a_cell(self) -> Memory:
+        """Return the pool as a suite's cell would have it, every block of it usable."""
+        from kvbench_pool.settings import Memory
+
+        arrangement = self.arrangement
+        return Memory(
+            num_blocks=self.num_blocks,
+            null_blocks=0,
+            block_size=self.block_size,
+            bytes_per_block=arrangement.bytes_per_block if arrangement else None,
+            layout=arrangement.layout if arrangement else "",
+            assumptions=arrangement.assumptions if arrangement else (),
+        )
 
 
 def pool_memory(options: dict[str, Any]) -> PoolMemory:

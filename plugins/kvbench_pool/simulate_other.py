@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from kvbench_pool.simulate_clock import seconds_of, step_time
 from kvbench_pool.simulate_memory import byte_figures, pool_memory
@@ -22,8 +21,8 @@ def run_other(
     """Replay under a policy other than vLLM's; return the summary.
 
     Raises:
-        click.UsageError: An output folder, which only the vllm policy fills.
         KvbenchError: The model or the step-time model lacks a figure.
+        ResultsError: The output folder cannot be written.
         TraceError: The trace cannot be read.
     """
     from kvbench_pool.occupancy import Occupancy
@@ -32,10 +31,6 @@ def run_other(
     from kvbench_pool.replay_clock import ReplayClock
     from kvbench_pool.step_time.models import clock_model
 
-    if output is not None:
-        raise click.UsageError(
-            f"-o writes the vllm policy's records; policy {options['policy']!r} runs in suites"
-        )
     memory = pool_memory(options)
     size = memory.block_size
     shape = PoolShape(
@@ -52,12 +47,12 @@ def run_other(
     clock = None if clock_model(model) is None else ReplayClock(model)
     replay = Replay(POLICIES[options["policy"]](shape), limits, Occupancy(size), clock)
     timed = TimedRequests(requests)
-    start = time.perf_counter()
+    started, start = dt.datetime.now(dt.UTC), time.perf_counter()
     replay.run(timed)
     wall_s = time.perf_counter() - start - timed.spent_s
     totals, occupancy = replay.totals, replay.occupancy
     peak = occupancy.peak_used_slots / size
-    return {
+    summary: dict[str, Any] = {
         "steps": totals.steps,
         "hit_tokens": totals.hit_tokens,
         "query_tokens": totals.query_tokens,
@@ -85,3 +80,10 @@ def run_other(
             *model.assumptions(),
         ],
     }
+    if output is not None:
+        from kvbench_pool.simulate_output import write_run
+        from kvbench_pool.studies.replay_workload import replay_observations
+
+        observations = replay_observations(replay, memory.as_of_a_cell())
+        write_run(output, options["source"], summary, observations, started)
+    return summary

@@ -1,19 +1,21 @@
-"""What ``kvbench simulate -o`` leaves behind: a run like any other, its summary, every request."""
+"""What ``kvbench simulate -o`` leaves behind: a run like any other, a summary, vLLM's requests."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvbench.errors import ResultsError
 from kvbench_pool.step_time.timing import RequestTimes
 from kvbench_pool.vllm_policy.config import PoolConfig
-from kvbench_pool.vllm_policy.simulation import RequestRecord, Simulation
+from kvbench_pool.vllm_policy.simulation import RequestRecord
 
 if TYPE_CHECKING:
+    from kvbench.engine import Observation
     from kvbench.results import Results
 
 _BATCH_RECORDS = 65536
@@ -49,7 +51,6 @@ class RecordWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self.folder = folder
         self.cached_tokens = 0
         self._moments = _MOMENTS if config.step_time is not None else ()
         counts = [(name, pa.int64()) for name in _FIELDS]
@@ -81,13 +82,20 @@ class RecordWriter:
 
 
 def write_run(
-    writer: RecordWriter,
+    folder: Path,
     source: str,
     summary: dict[str, Any],
-    simulation: Simulation,
+    observations: Iterable[Observation],
     started: dt.datetime,
 ) -> None:
     """Write ``summary.json``, both Parquet files of a run and its report.
+
+    Args:
+        folder: The run's folder.
+        source: What was replayed.
+        summary: The figures that the command prints.
+        observations: Every figure of the replay.
+        started: When it began.
 
     Raises:
         ResultsError: The folder cannot be written.
@@ -95,29 +103,25 @@ def write_run(
     from kvbench.report.make import write_report
     from kvbench.results import write_results
 
-    folder = writer.folder
-    write_results(folder, _results(writer, source, summary, simulation, started))
+    write_results(folder, _results(source, summary, observations, started))
     text = json.dumps(summary, indent=2, allow_nan=False)
     (folder / "summary.json").write_text(f"{text}\n", encoding="utf-8")
     write_report(folder)
 
 
 def _results(
-    writer: RecordWriter,
     source: str,
     summary: dict[str, Any],
-    simulation: Simulation,
+    observations: Iterable[Observation],
     started: dt.datetime,
 ) -> Results:
     from kvbench.cli.single_run import single_identity, single_results
     from kvbench.engine import CellOutput, Stage
     from kvbench.plugins import load_plugins
-    from kvbench_pool.studies.replay_vllm import replay_observations
 
     plugin = load_plugins().get("pool")
-    per_block = summary.get("bytes_per_block")
     output = CellOutput(
-        observations=tuple(replay_observations(simulation, per_block, writer.cached_tokens)),
+        observations=tuple(observations),
         effective={
             name: summary[name] for name in ("policy", "num_blocks", "block_size", "step_time")
         },
@@ -135,7 +139,7 @@ def _results(
         plugin,
         output,
         identity,
-        description=f"{source}, replayed as {summary['mirrors']} would",
+        description=f"{source}, replayed under the {summary['policy']} policy",
         started=started,
         wall_s=summary["wall_s"],
     )

@@ -84,6 +84,40 @@ def test_options_run(options: list[str], trace: Path, capsys: pytest.CaptureFixt
     assert json.loads(out)["requests"] == 2
 
 
+def test_output_folder_of_another_policy(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    arguments = (
+        "--policy",
+        "static",
+        "--max-model-len",
+        "64",
+        "--blocks",
+        "10",
+        "--format",
+        "json",
+    )
+    code, out, _ = _run(capsys, str(trace), *arguments, "-o", str(folder))
+    assert code == 0
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary == json.loads(out)
+    rows = read_results(folder).samples.to_pylist()
+    assert {row["evidence"] for row in rows} == {"simulated"}
+    peak = [row["value"] for row in rows if row["metric"] == "peak_used_blocks"]
+    assert peak == [summary["peak_used_blocks"]]
+    assert peak[0] % 4 == 0, "every request takes 64 tokens, 4 blocks"
+    assert (folder / "report.html").exists()
+
+
+def test_refused_source_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert _run(capsys, "lognorml:requests=3", "--blocks", "10", "-o", str(folder))[0] == 2
+    assert not folder.exists()
+
+
 def test_output_folder(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     arguments = (str(trace), "--blocks", "10", "-o", str(folder))

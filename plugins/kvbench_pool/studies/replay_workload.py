@@ -35,7 +35,7 @@ def run(cell: Cell) -> CellOutput:
     requests = requests_of(cell)
     replay = replay_cell(cell, memory, requests, setting(cell, "max_num_seqs", int))
     return CellOutput(
-        observations=tuple(_observations(replay, memory)),
+        observations=tuple(replay_observations(replay, memory)),
         effective={
             "policy": setting(cell, "policy", str),
             "block_size": memory.block_size,
@@ -128,7 +128,8 @@ def _max_model_len(cell: Cell, memory: Memory) -> int:
     return stated or known or memory.num_blocks * memory.block_size
 
 
-def _observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
+def replay_observations(replay: Replay, memory: Memory) -> Iterator[Observation]:
+    """Yield every figure of a finished replay."""
     occupancy = replay.occupancy
     usable = memory.num_blocks - memory.null_blocks
     yield from simulated(_memory_figures(replay, memory))
