@@ -173,6 +173,11 @@ def _summarise(base: Results, new: Results, pairs: Sequence[PairVerdict]) -> Non
     counts = Counter(str(pair.verdict) for pair in pairs)
     words = ", ".join(f"{counts[name]} {name}" for name in _VERDICTS if counts[name])
     click.echo(f"{base.run_id} -> {new.run_id}: {words or 'nothing to compare'}", err=True)
+    from kvbench.compare.many import family_sentence
+
+    family = family_sentence(pairs)
+    if family:
+        click.echo(family, err=True)
     for side, results in (("base", base), ("new", new)):
         if not results.metadata.complete:
             click.echo(f"warning: the {side} run is partial", err=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from kvbench.results import Results
 
 
 @click.command("report")
@@ -30,10 +34,21 @@ def command(runs: tuple[Path, ...], output: Path | None, exports: tuple[Path, ..
     file with -o to keep the first run's own report.
     """
     from kvbench.report.exports import export
-    from kvbench.report.make import write_report
-    from kvbench.results import read_results
+    from kvbench.report.make import report_path, write_page
 
-    click.echo(write_report(runs[0] if len(runs) == 1 else runs, output))
-    for target in exports:
-        export(read_results(runs[-1]), target)
-        click.echo(target)
+    results = [_read(path) for path in runs]
+    target = output or report_path(runs[0])
+    write_page(results, target)
+    click.echo(target)
+    for file in exports:
+        export(results[-1], file)
+        click.echo(file)
+
+
+def _read(path: Path) -> Results:
+    """Read a run; the cells of a killed one are judged by its suite all the same."""
+    from kvbench.plugins import load_plugins
+    from kvbench.results.read import is_killed, read_results
+    from kvbench.runner.finish import read_killed
+
+    return read_killed(path, load_plugins()) if is_killed(path) else read_results(path)

@@ -31,7 +31,7 @@
 
   const offerLayouts = () => {
     const own = data.layouts.filter((each) => each.model === part("model").value);
-    const names = own.map((each) => [each.name, each.name + ", as this run arranged it"]);
+    const names = own.map((each) => [each.name, each.name]);
     offer("layout", [...names, ["paged", "plain paged, no engine behind it"]],
       (names[0] || ["paged"])[0]);
   };
@@ -53,10 +53,14 @@
       ? layout.name + ", from the groups and pages that this run arranged for the choices offered"
       : "plain paged layout, no engine behind it, from the model's geometry";
   };
-  const fittedName = (budget) => budget.device + ", as fitted by this run (utilization " +
-    budget.utilization + ", " + grouped(budget.tokens) + " tokens a step)";
+  const fittedName = (budget) => budget.device + ", fitted by this run";
+  const fittedWords = (budget) => "utilization " + budget.utilization + ", " +
+    grouped(budget.tokens) + " tokens and " + grouped(budget.sequences) + " requests a step";
   const offerMemory = () => {
-    const fitted = data.fitted.map((budget, place) => ["f:" + place, fittedName(budget)])
+    const names = data.fitted.map((budget) => budget.model + budget.device);
+    const isOnly = (place) => names.filter((name) => name === names[place]).length === 1;
+    const fitted = data.fitted.map((budget, place) => ["f:" + place, isOnly(place)
+      ? fittedName(budget) : fittedName(budget) + ": " + fittedWords(budget)])
       .filter((_, place) => data.fitted[place].model === part("model").value);
     const budgets = data.budgets.map((bytes) => ["b:" + bytes, inBinary(bytes) + " for the cache"]);
     const devices = data.devices.map((device) =>
@@ -96,7 +100,7 @@
       const fitted = data.fitted[Number(chosen.slice(2))];
       const range = fitted.ranks[tp];
       if (!range) return { missing: "this run fitted no budget for " + tp + " ranks" };
-      return { range: range.map(big), seats: fitted.sequences };
+      return { range: range.map(big), seats: fitted.sequences, words: fittedWords(fitted) };
     }
     const device = data.devices.find((candidate) => "d:" + candidate.name === chosen);
     if (!model.weight_bytes) return { missing: "the weights of this model are not known" };
@@ -172,11 +176,13 @@
     row(body, ["Needed for admission", exact(found.admission)]);
     row(body, ["Tokens per block", grouped(found.blockSize)]);
     row(body, ["Bytes per block id", exact(found.perBlock)]);
-    row(body, ["Paged bytes of " + grouped(choice.requests) + " requests", exact(found.total)]);
+    const noun = choice.requests === 1 ? " request" : " requests";
+    row(body, ["Paged bytes of " + grouped(choice.requests) + noun, exact(found.total)]);
     if (found.budget === undefined) return;
     const [low, , high] = choice.memory.range;
     const between = low < high ? ", between " + inBinary(low) + " and " + inBinary(high) : "";
     row(body, ["Budget for the cache, one rank", exact(found.budget) + between]);
+    if (choice.memory.words) row(body, ["Fitted for", choice.memory.words]);
     row(body, ["Blocks in the pool", grouped(found.poolBlocks)]);
     row(body, ["Concurrent requests", grouped(found.concurrency)]);
     row(body, [choice.layout ? "Size of the pool as the engine reports it"

@@ -75,8 +75,10 @@ def missing(value: Any) -> bool:
 
 def value_text(value: Any) -> str:
     """Return an axis value as the suite wrote it."""
-    if isinstance(value, bool | str):
-        return str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
     return plain_number(float(value))
 
 
@@ -85,4 +87,5 @@ def _part(axis: str, value: Any) -> str:
         return ""
     if axis in _SELF_EXPLAINING:
         return value_text(value)
-    return f"{axis.replace('_', ' ')} {value_text(value)}"
+    mark = ":" if isinstance(value, bool) else ""
+    return f"{axis.replace('_', ' ')}{mark} {value_text(value)}"

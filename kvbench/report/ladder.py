@@ -20,6 +20,9 @@ from kvbench.report.rows import rows_of
 #: Ladders that a report shows.
 MAX_LADDERS = 12
 
+#: Why a replay uses less than all requests would, as long as it does not say how many ran.
+NOT_LIVE = "requests that are not live at the same time"
+
 #: (metric, evidence) -> why it differs from the step below, for one request.
 _REQUEST: dict[tuple[str, str], str] = {
     ("logical_bytes", "analytic"): "",
@@ -33,12 +36,22 @@ _REQUEST: dict[tuple[str, str], str] = {
 _WORKLOAD: dict[tuple[str, str], str] = {
     ("workload_logical_bytes", "analytic"): "",
     ("workload_paged_bytes", "analytic"): "unused slots of the last blocks, and page padding",
-    ("peak_used_bytes", "simulated"): "requests that are not live at the same time, "
-    "shared prefixes, blocks held in advance",
+    ("peak_used_bytes", "simulated"): f"{NOT_LIVE}, shared prefixes, blocks held in advance",
     ("peak_used_bytes", "engine"): "what the engine schedules and keeps differently",
     ("pool_bytes", "engine"): "pool preallocated by the engine and idle at the peak",
     ("process_used_bytes", "device"): "weights, activations, graphs, allocator retention",
     ("device_used_bytes", "device"): "everything else on the device",
+}
+
+#: What a step's bytes are, where its name alone would read as if all steps were one quantity.
+WORDS: dict[tuple[str, str], str] = {
+    ("workload_logical_bytes", "analytic"): "if all requests were live at full length",
+    ("workload_paged_bytes", "analytic"): "the same in whole blocks",
+    ("peak_used_bytes", "simulated"): "used at the peak of a replay",
+    ("peak_used_bytes", "engine"): "used at the peak in the engine",
+    ("pool_bytes", "engine"): "set aside by the engine",
+    ("process_used_bytes", "device"): "held by its process",
+    ("device_used_bytes", "device"): "in use on the device",
 }
 
 #: Settings that two cells must not differ in to stand on one ladder.
@@ -106,6 +119,7 @@ def _of_scope(
     rows = values[values["metric"].isin(metrics) & values[anchor].notna()]
     same = (*_POINT, anchor)
     rows = rows.drop_duplicates([*same, "metric", "evidence", "engine"])
+    at_once = _at_once(values)
     rows = rows.sort_values("value", ascending=False)
     seen: list[Mapping[str, Any]] = []
     for record in rows_of(rows):
@@ -114,13 +128,33 @@ def _of_scope(
         if any(_agree(record, other, same) for other in seen):
             continue
         seen.append(record)
-        steps = _steps(rows_of(_agreeing(rows, record, same)), causes)
+        steps = _steps(rows_of(_agreeing(rows, record, same)), causes, at_once)
         if len(steps) > 1:
             yield Ladder(name=_name(record, same), scope=scope, steps=steps)
 
 
+def _at_once(values: pd.DataFrame) -> dict[str, str]:
+    """How few of its requests a replay ran at once, by cell: most of a workload's difference."""
+    rows = values[values["metric"].isin(["peak_running_requests", "requests_count"])]
+    wide = rows.pivot_table(index="cell_id", columns="metric", values="value", sort=False)
+    if len(wide.columns) < 2:
+        return {}
+    return {
+        str(cell): f"at most {int(running):,} of {int(count):,} requests run at once"
+        for cell, running, count in zip(
+            wide.index.tolist(),
+            wide["peak_running_requests"].tolist(),
+            wide["requests_count"].tolist(),
+            strict=True,
+        )
+        if running < count
+    }
+
+
 def _steps(
-    records: Sequence[Mapping[str, Any]], causes: Mapping[tuple[str, str], str]
+    records: Sequence[Mapping[str, Any]],
+    causes: Mapping[tuple[str, str], str],
+    at_once: Mapping[str, str],
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
     for (metric, evidence), cause in causes.items():
@@ -135,10 +169,14 @@ def _steps(
                 engine=found[0]["engine"],
                 value_bytes=value,
                 difference_bytes=None if below is None else value - below,
-                cause="" if below is None else cause,
+                cause="" if below is None else _said(cause, at_once.get(found[0]["cell_id"], "")),
             )
         )
     return tuple(steps)
+
+
+def _said(cause: str, at_once: str) -> str:
+    return cause.replace(NOT_LIVE, at_once) if at_once else cause
 
 
 def _agreeing(rows: pd.DataFrame, record: Mapping[str, Any], same: Sequence[str]) -> pd.DataFrame:

@@ -57,7 +57,7 @@ def write_report(runs: Path | Sequence[Path], output: Path | None = None) -> Pat
     paths = [runs] if isinstance(runs, Path) else list(runs)
     if not paths:
         raise ResultsError("no run to report; name at least one run's folder")
-    target = output or _folder(paths[0]) / REPORT_FILE
+    target = output or report_path(paths[0])
     results = [read_results(path) for path in paths]
     write_page(results, target)
     return target
@@ -99,7 +99,7 @@ def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:
     """
     metadata = run.results.metadata
     rungs = ladders(run)
-    key = next((picture for section, picture in pictures if section != "coverage"), None)
+    key = _key_figure(pictures)
     rest = [(section, picture) for section, picture in pictures if picture is not key]
     return Page(
         title=metadata.suite_name,
@@ -114,6 +114,15 @@ def run_page(run: RunFrames, pictures: Sequence[tuple[str, Picture]]) -> Page:
         explorer=explorer_data(run),
         kvbench_version=metadata.kvbench_version,
     )
+
+
+def _key_figure(pictures: Sequence[tuple[str, Picture]]) -> Picture | None:
+    """The first picture, or where it is of no known metric the first of several evidences."""
+    found = [(section, picture) for section, picture in pictures if section != "coverage"]
+    if found and found[0][0] == "more":
+        beside = [picture for _, picture in found if len(picture.evidence) > 1]
+        return [*beside, found[0][1]][0]
+    return found[0][1] if found else None
 
 
 def _with_plugins(found: list[Section], run: RunFrames) -> list[Section]:
@@ -202,5 +211,6 @@ def _write_figures(folder: Path, charts: Sequence[Chart], pictures: Sequence[Pic
         (folder / f"{chart.slug}.svg").write_bytes(to_svg(chart.figure))
 
 
-def _folder(path: Path) -> Path:
-    return path if path.is_dir() else path.parent
+def report_path(run: Path) -> Path:
+    """Where the report of a run goes when nobody says: into the run's folder."""
+    return (run if run.is_dir() else run.parent) / REPORT_FILE

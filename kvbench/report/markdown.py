@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from kvbench.compare.many import family_sentence
 from kvbench.report.labels import point_name
 from kvbench.report.quantities import in_words
 from kvbench.report.tables import Table, pair_evidence, ratio_text, severity
@@ -58,7 +59,8 @@ def _headline(pairs: Sequence[PairVerdict]) -> str:
 def _counts(pairs: Sequence[PairVerdict]) -> str:
     counts = Counter(pair.verdict for pair in pairs)
     words = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in Verdict if counts[verdict])
-    return f"{len(pairs):,} pairs: {words}." if words else "No pairs."
+    counted = f"{len(pairs):,} pairs: {words}." if words else "No pairs."
+    return f"{counted} {family_sentence(pairs)}".strip()
 
 
 def _pairs(title: str, pairs: Sequence[PairVerdict]) -> list[str]:

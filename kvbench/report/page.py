@@ -73,6 +73,7 @@ class Section:
         texts: Verbatim texts.
         lists: Bullet lists of sentences.
         explorer: The section holds the explorer.
+        tables_first: Its tables come before its figures.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Section:
     texts: Sequence[Block] = ()
     lists: Sequence[Sequence[str]] = ()
     explorer: bool = False
+    tables_first: bool = False
 
     @property
     def filled(self) -> bool:

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from kvbench.compare.many import family_sentence
 from kvbench.engine import ReportSection
 from kvbench.report.arrangements import ARTIFACT as ARRANGEMENTS
 from kvbench.report.capacity import capacity_table, cases
@@ -63,7 +64,11 @@ def sections(
     found = [_ladder(rungs, drawn.get("ladder", ()))]
     found += [
         Section(
-            name=name, title=title, figures=drawn.get(name, ()), tables=_chart_tables(name, run)
+            name=name,
+            title=title,
+            figures=drawn.get(name, ()),
+            tables=_chart_tables(name, run),
+            tables_first=True,
         )
         for name, title in _CHART_SECTIONS.items()
     ]
@@ -129,8 +134,14 @@ def _chart_tables(section: str, run: RunFrames) -> list[Table]:
 
 def _comparisons(run: RunFrames, figures: Sequence[Picture]) -> Section:
     pairs = run.results.metadata.comparisons
-    tables = [comparison_table(pairs)] if pairs else []
-    return Section(name="comparisons", title="Comparisons", figures=figures, tables=tables)
+    family = family_sentence(pairs)
+    return Section(
+        name="comparisons",
+        title="Comparisons",
+        paragraphs=[family] if family else (),
+        figures=figures,
+        tables=[comparison_table(pairs)] if pairs else (),
+    )
 
 
 def _coverage(run: RunFrames, figures: Sequence[Picture]) -> Section:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from kvbench.compare.many import family_sentence
 from kvbench.report.figures.chart import Chart
 from kvbench.report.figures.run import comparison_chart
 from kvbench.report.figures.trend import MAX_LINES, trend_lines
@@ -99,11 +100,13 @@ def _sections(
     drawn = {name: [p for section, p in pictures if section == name] for name, _ in pictures}
     pairs = [pair for pair in whole.pairs if pair.verdict != Verdict.MISSING]
     gaps = [pair for pair in whole.pairs if pair.verdict == Verdict.MISSING]
+    family = family_sentence(pairs)
     return [
         Section(name="trends", title="Trends", figures=drawn.get("trends", ())),
         Section(
             name="comparisons",
             title="Newest against baseline",
+            paragraphs=[family] if family else (),
             figures=drawn.get("comparison", ()),
             tables=[comparison_table(pairs)] if pairs else (),
         ),

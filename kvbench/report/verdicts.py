@@ -18,7 +18,7 @@ from kvbench.report.labels import (
     point_name,
     with_series,
 )
-from kvbench.report.ladder import Ladder
+from kvbench.report.ladder import WORDS, Ladder, Step
 from kvbench.report.quantities import binary, in_words, interval, percent, plain_number, times
 from kvbench.report.rows import Row, extremes, groups_of, rows_of
 from kvbench.results.schema import PARAM_PREFIX
@@ -27,6 +27,11 @@ from kvbench.results.verdict import ExpectVerdict, PairVerdict
 #: Sentences of one topic on the first screen, and of comparisons behind a capacity review's.
 MAX_SENTENCES = 4
 MAX_CASES, MAX_BESIDE_CASES = 6, 2
+
+#: Characters of a metric's meaning that a sentence begins with, and figures of one sentence.
+MAX_MEANING, MAX_FACTS = 90, 6
+#: Metrics that repeat what the suite set.
+_SETTINGS = ("pool_blocks", "pool_bytes", "null_blocks", "block_bytes", "block_size_tokens")
 
 _CONCURRENCY = ("concurrent_requests", "max_concurrency_requests")
 _FIRST_TOKEN = "p99_ttft_s"
@@ -251,15 +256,20 @@ def _ladder(rungs: Sequence[Ladder]) -> Iterator[Sentence]:
     if best is None:
         return
     parts = [
-        f"{binary(step.value_bytes)} {step.metric.removesuffix('_bytes').replace('_', ' ')} "
-        f"({step.evidence})"
-        for step in best.steps
+        f"{binary(step.value_bytes)} {_step_words(step)} ({step.evidence})" for step in best.steps
     ]
+    ran = next((step.cause for step in best.steps if "run at once" in step.cause), "")
+    because = f"; {ran.split(', ')[0]}" if ran else ""
     yield Sentence(
-        text=f"From formula to machine, {best.name}: {' → '.join(parts)}.",
+        text=f"From formula to machine, {best.name}: {' → '.join(parts)}{because}.",
         evidence=tuple(dict.fromkeys(step.evidence for step in best.steps)),
         topic="evidence ladder",
     )
+
+
+def _step_words(step: Step) -> str:
+    plain = step.metric.removesuffix("_bytes").replace("_", " ")
+    return WORDS.get((step.metric, step.evidence), plain)
 
 
 def _extremes(run: RunFrames) -> Iterator[Sentence]:
@@ -268,17 +278,41 @@ def _extremes(run: RunFrames) -> Iterator[Sentence]:
     if run.values.empty or run.values["metric"].isin(covered).any():
         return
     registry = run.results.metadata.metrics
-    by = ("benchmark", "metric", "evidence")
-    for (benchmark, metric, evidence), frame in groups_of(run.values, *by):
-        if registry[metric, evidence].direction == "none":
-            continue
-        yield Sentence(text=_range(metric, frame), evidence=(evidence,), topic=benchmark)
+    directed = {key for key, metric in registry.items() if metric.direction != "none"}
+    rows = run.values[~run.values["metric"].isin(_SETTINGS)]
+    for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
+        found = [
+            (str(metric), part)
+            for metric, part in groups_of(frame, "metric")
+            if (str(metric), str(evidence)) in directed
+        ]
+        texts = [_range(registry[metric, evidence].meaning, metric, part) for metric, part in found]
+        if len(found) > 1 and all(len(part) == 1 for _, part in found):
+            texts = [_one_case(str(benchmark), found)]
+        for text in texts:
+            yield Sentence(text=text, evidence=(str(evidence),), topic=str(benchmark))
 
 
-def _range(metric: str, frame: pd.DataFrame) -> str:
+def _one_case(benchmark: str, found: Sequence[tuple[str, pd.DataFrame]]) -> str:
+    """The figures of a benchmark that has one of each, in one sentence."""
+    facts = [
+        f"{in_plain_words(metric)} {_without_noun(row)}"
+        for metric, part in found
+        for row in rows_of(part)
+    ]
+    return f"{in_plain_words(benchmark).capitalize()}: {', '.join(facts[:MAX_FACTS])}."
+
+
+def _without_noun(row: Row) -> str:
+    return in_words(row.value, "" if row.unit in str(row.metric) else row.unit)
+
+
+def _range(meaning: str, metric: str, frame: pd.DataFrame) -> str:
     low, high = extremes(frame)
     words = in_words(low.value, low.unit), in_words(high.value, high.unit)
-    name = in_plain_words(metric).capitalize()
+    short = meaning.rstrip(".")
+    said = short if short and ". " not in short and len(short) <= MAX_MEANING else ""
+    name = said or in_plain_words(metric).capitalize()
     if low.value == high.value:
         return f"{name}: {words[0]}" + (" in every case." if len(frame) > 1 else ".")
     return f"{name}: from {words[0]} ({_point(low, frame)}) to {words[1]} ({_point(high, frame)})."

@@ -25,6 +25,11 @@ from kvbench.results.table import Results
 MIGRATIONS: dict[int, Callable[[pa.Table], pa.Table]] = {}
 
 
+def is_killed(path: Path) -> bool:
+    """Whether ``path`` is the folder of a run that ended before it wrote its Parquet files."""
+    return path.is_dir() and not (path / CELLS_FILE).exists() and (path / JOURNAL_FILE).exists()
+
+
 def read_results(path: Path) -> Results:
     """Read the results of a run.
 
@@ -38,7 +43,7 @@ def read_results(path: Path) -> Results:
     run_dir = path if path.is_dir() else path.parent
     if not path.exists():
         raise ResultsError(f"{path}: no such run")
-    if path.is_dir() and not (run_dir / CELLS_FILE).exists() and (run_dir / JOURNAL_FILE).exists():
+    if is_killed(path):
         return rebuild_results(run_dir)
     if not path.is_dir() and path.name not in {CELLS_FILE, SAMPLES_FILE}:
         raise ResultsError(f"{path}: expected a run's folder, {CELLS_FILE} or {SAMPLES_FILE}")

@@ -6,6 +6,35 @@ from kvbench.cli import main
 from kvbench.results import write_results
 from tests.report.sample_run import sample_results
 
+SUITE = """
+schema = 1
+[suite]
+name = "halves"
+[protocol]
+isolation = "inline"
+[engines.analytic]
+plugin = "analytic"
+[models.gqa8]
+layers = 32
+query_heads = 32
+kv_heads = 8
+head_dim = 128
+[[benchmark]]
+name = "sizes"
+stage = "size"
+engines = ["analytic"]
+options = { model = "gqa8" }
+[benchmark.matrix]
+context_tokens = [4096, 8192]
+kv_dtype = ["bf16", "fp8_e4m3"]
+[[compare]]
+name = "fp8 against bf16"
+benchmark = "sizes"
+vary = "kv_dtype"
+baseline = "bf16"
+metrics = ["logical_bytes"]
+"""
+
 
 def call(*args):
     with pytest.raises(SystemExit) as end:
@@ -53,3 +82,37 @@ def test_a_comparison_leaves_a_comment_and_junit(run_dir, tmp_path, capsys):
     assert "<testsuites" in junit.read_text(encoding="utf-8")
     assert call("compare", run_dir, run_dir, "--junit", tmp_path / "no" / "j.xml") == 2
     assert "cannot write" in capsys.readouterr().err.splitlines()[-1]
+
+
+def killed(tmp_path, cells):
+    """A run that ended after ``cells`` cells, without the chance to write its results."""
+    (tmp_path / "halves.toml").write_text(SUITE)
+    folder = tmp_path / "killed"
+    assert call("run", tmp_path / "halves.toml", "-o", folder, "--no-report") == 0
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_text("".join(lines[:cells]))
+    for name in ("cells.parquet", "samples.parquet"):
+        (folder / name).unlink()
+    return folder
+
+
+def test_a_killed_run_is_judged_by_the_cells_that_finished(tmp_path):
+    folder = killed(tmp_path, 3)
+    assert call("report", folder) == 0
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "This run is partial" in text
+    # Of two contexts only the first has both element types.
+    sentence = "fp8 against bf16: logical bytes of fp8_e4m3 are 0.5× that of bf16"
+    assert f"{sentence} (1 better, of 1 pair)." in text
+
+
+def test_a_killed_run_whose_suite_is_gone_says_that_nothing_was_judged(tmp_path):
+    folder = killed(tmp_path, 3)
+    (tmp_path / "halves.toml").unlink()
+    assert call("report", folder) == 0
+    assert "of 1 pair" in (folder / "report.html").read_text(encoding="utf-8")
+    (folder / "suite.toml").write_text("schema = 2")
+    assert call("report", folder) == 0
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert "comparisons and expectations were not judged" in text
+    assert "of 1 pair" not in text

@@ -162,9 +162,9 @@ def budget_run():
 def test_memory_is_shown_by_term_with_the_interval_of_the_cache():
     charts = {chart.slug: chart for chart in run_charts(budget_run())}
     alt = charts["fit-memory"].alt
-    assert "of 72 GiB, graphs 1 GiB, weights 10 GiB, cache 61 GiB" in alt
+    assert "of 72 GiB, weights 10 GiB, graphs 1 GiB, cache 61 GiB" in alt
     texts = [text.get_text() for text in charts["fit-waterfall"].figure.axes[0].texts]
-    assert texts == ["72 GiB", "−1 GiB", "−10 GiB", "61 GiB (60–62 GiB)"]
+    assert texts == ["72 GiB", "−10 GiB", "−1 GiB", "61 GiB (60–62 GiB)"]
 
 
 def test_the_map_tells_sure_from_doubtful():

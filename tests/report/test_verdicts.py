@@ -108,7 +108,7 @@ def test_unknown_metrics_still_get_a_sentence():
     registry = {
         ("zorks_count", "device"): dataclasses.replace(
             metadata().metrics["logical_bytes", "analytic"],
-            name="zorks_count", unit="count", evidence="device",
+            name="zorks_count", unit="count", evidence="device", meaning="Zorks of a knob.",
         )
     }  # fmt: skip
     parts = [
@@ -117,10 +117,77 @@ def test_unknown_metrics_still_get_a_sentence():
     ]
     types = {"knob": "int"}
     results = build_results(parts, metadata(metrics=registry, axis_types=types, comparisons=()))
-    assert "Zorks: from 5 (knob 0) to 7 (knob 2)." in sentences(results)
+    assert "Zorks of a knob: from 5 (knob 0) to 7 (knob 2)." in sentences(results)
 
 
 def test_nothing_measured_is_no_crash():
     holes = [cell for cell in cells() if cell.status != "passed"]
     results = build_results(holes, metadata(comparisons=(), expectations=()))
     assert sentences(results) == {}
+
+
+def test_one_case_of_each_benchmark_is_told_in_one_sentence():
+    names = ("copied_blocks", "final_used_blocks")
+    registry = {
+        (name, "simulated"): dataclasses.replace(
+            metadata().metrics["peak_used_bytes", "simulated"], name=name, unit="blocks"
+        )
+        for name in names
+    }
+    parts = [
+        record(
+            place, name, "pool", {},
+            values={(n, "simulated"): v for n, v in zip(names, (place, 3), strict=True)},
+        )
+        for place, name in enumerate(["fork_inside", "fork_beside"])
+    ]  # fmt: skip
+    results = build_results(parts, metadata(metrics=registry, axis_types={}, comparisons=()))
+    found = sentences(results)
+    assert "Fork inside: copied blocks 0, final used blocks 3." in found
+    assert "Fork beside: copied blocks 1, final used blocks 3." in found
+
+
+def test_yes_and_no_are_words():
+    registry = {
+        ("mean_error_ratio", "simulated"): dataclasses.replace(
+            metadata().metrics["prefix_hit_ratio", "simulated"],
+            name="mean_error_ratio", meaning="Mean error of a second.",
+        )
+    }  # fmt: skip
+    parts = [
+        record(place, "usage", "pool", {"aware": aware},
+               values={("mean_error_ratio", "simulated"): 0.08 - 0.06 * aware})
+        for place, aware in enumerate([False, True])
+    ]  # fmt: skip
+    about = metadata(metrics=registry, axis_types={"aware": "bool"}, comparisons=())
+    text = "Mean error of a second: from 2 % (aware: yes) to 8 % (aware: no)."
+    assert text in sentences(build_results(parts, about))
+
+
+def test_the_ladder_of_a_workload_says_how_few_ran_at_once():
+    simulated = ("peak_used_bytes", "peak_running_requests", "requests_count")
+    registry = {
+        (name, kind): dataclasses.replace(
+            metadata().metrics["peak_used_bytes", "simulated"], name=name, evidence=kind, unit=unit
+        )
+        for name, kind, unit in [
+            ("workload_logical_bytes", "analytic", "bytes"),
+            *((name, "simulated", name.rsplit("_", 1)[1]) for name in simulated),
+        ]
+    }
+    axes = {"model": "m", "workload": "w"}
+    parts = [
+        record(0, "size", "analytic", axes, values={("workload_logical_bytes", "analytic"): 2**30}),
+        record(1, "pool", "pool", axes, values={
+            ("peak_used_bytes", "simulated"): 2**20, ("peak_running_requests", "simulated"): 4,
+            ("requests_count", "simulated"): 100,
+        }),
+    ]  # fmt: skip
+    types = {"model": "str", "workload": "str"}
+    found = sentences(build_results(parts, metadata(metrics=registry, axis_types=types,
+                                                    comparisons=())))  # fmt: skip
+    assert (
+        "From formula to machine, m, w: 1 GiB if all requests were live at full length "
+        "(analytic) → 1 MiB used at the peak of a replay (simulated); at most 4 of 100 requests "
+        "run at once." in found
+    )

@@ -37,6 +37,7 @@ def budget_charts(run: RunFrames) -> Iterator[Chart]:
             if name not in {_ALLOWED, _CACHE} and frame.loc[frame["metric"] == name, "value"].any()
         ]
         points = _budget_points(frame)
+        terms = sorted(terms, key=lambda term: -points[term].max()) if len(points) else []
         if not terms or points.empty:
             continue
         shown = rows_of(points.head(MAX_BARS))

@@ -168,6 +168,7 @@ def label_ends(axis: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
             color=colour,
             fontsize=8.5,
             annotation_clip=False,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
         )
 
 
