@@ -120,7 +120,38 @@ TINY_MODELS: Mapping[str, Mapping[str, object]] = {
         "residual_multiplier": 0.22,
         "shared_intermediate_size": 256,
     },
+    "tiny-qwen3-next": {
+        **_COMMON,
+        "architectures": ["Qwen3NextForCausalLM"],
+        "model_type": "qwen3_next",
+        "decoder_sparse_step": 1,
+        "full_attention_interval": 4,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "layer_types": [
+            "linear_attention",
+            "linear_attention",
+            "linear_attention",
+            "full_attention",
+        ],
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 64,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_value_head_dim": 64,
+        "mlp_only_layers": [],
+        "moe_intermediate_size": 64,
+        "norm_topk_prob": True,
+        "num_attention_heads": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "num_key_value_heads": 2,
+        "partial_rotary_factor": 0.25,
+        "shared_expert_intermediate_size": 64,
+    },
 }
+#: Those with a state per sequence: vLLM makes their blocks as large as the state demands.
+STATE_MODELS = frozenset({"tiny-granite-hybrid", "tiny-qwen3-next"})
 
 
 def write_tiny_models(folder: Path) -> list[Path]:

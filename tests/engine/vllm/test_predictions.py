@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kvbench_vllm.accounting import block_bytes, effective_settings, predicted
-from kvbench_vllm.tiny_models import TINY_MODELS
+from kvbench_vllm.tiny_models import STATE_MODELS, TINY_MODELS
 from tests.engine.vllm.conftest import arrangement_of, config_of, engine_of
 
 #: Models whose block size the engine chooses; the others get one that the CPU engine takes.
-_BLOCK_SIZES = {"tiny-deepseek-mla": 16, "tiny-granite-hybrid": None}
+_BLOCK_SIZES = {"tiny-deepseek-mla": 16, **dict.fromkeys(STATE_MODELS)}
 _CASES = [
     (model, kv_dtype)
     for model in TINY_MODELS
@@ -22,13 +22,13 @@ def test_blocks_groups_bytes_and_concurrency_are_the_predicted_ones(model, kv_dt
     settings = {
         "block_size": _BLOCK_SIZES.get(model, 32),
         "kv_dtype": kv_dtype,
-        "enable_prefix_caching": "hybrid" not in model,
+        "enable_prefix_caching": model not in STATE_MODELS,
         "blocks": 100,
     }
     config = config_of(model, **settings)
     with engine_of(model, **settings) as engine:
         # The CPU engine rounds the blocks of a state hybrid to other multiples than a GPU.
-        expected = predicted(engine) if "hybrid" in model else arrangement_of(config)
+        expected = predicted(engine) if model in STATE_MODELS else arrangement_of(config)
         groups = [
             (group.kv_cache_spec.block_size, len(group.layer_names))
             for group in engine.cache.kv_cache_groups
@@ -43,7 +43,7 @@ def test_blocks_groups_bytes_and_concurrency_are_the_predicted_ones(model, kv_dt
         )
         assert effective_settings(engine)["max_model_len"] == 1024
     blocks = expected.num_blocks(config.settings["budget_bytes"])
-    assert blocks == 100 or "hybrid" in model
+    assert blocks == 100 or model in STATE_MODELS
     assert found == (
         blocks,
         expected.bytes_per_block,

@@ -89,6 +89,10 @@ CASES = [
     Case("tiny-gemma3", 72),
     Case("tiny-gemma3", 72, retention=96),
     Case("tiny-deepseek-mla", 66, block_size=16),
+    # One block of each state group a sequence; the simulator has no prefixes of states.
+    Case("tiny-granite-hybrid", 22, block_size=256, caching=False),
+    Case("tiny-granite-hybrid", 9, block_size=256, caching=False),
+    Case("tiny-qwen3-next", 22, block_size=128, caching=False),
 ]
 
 
@@ -135,6 +139,16 @@ def test_every_step_is_the_simulated_one(case):
         assert engine.block_pool.num_gpu_blocks == case.blocks
         for workload in (SHARED, LONG, TURNS, TWINS):
             assert reported(engine, workload, 50.0) == simulated(engine, workload, 50.0)
+
+
+def test_a_small_pool_of_a_state_hybrid_preempts():
+    """The comparison would show less if every state found room."""
+    settings = {"block_size": 256, "enable_prefix_caching": False, "blocks": 9}
+    with engine_of("tiny-granite-hybrid", **settings) as engine:
+        (hit_tokens, preemptions, _), _, steps = reported(engine, SHARED, 50.0)
+    assert (hit_tokens, preemptions > 0) == (0, True)
+    # A running request holds three states and at least one block of the attention layer.
+    assert all(used >= 4 * running for used, _, running, _ in steps)
 
 
 def test_the_cases_evict_preempt_and_share():

@@ -26,7 +26,14 @@ def statuses(results):
 
 
 @pytest.mark.parametrize(
-    "name", ["vllm_gqa_vs_mha", "vllm_block_size", "vllm_prefix_sharing", "vllm_check"]
+    "name",
+    [
+        "vllm_gqa_vs_mha",
+        "vllm_block_size",
+        "vllm_prefix_sharing",
+        "vllm_state_hybrid",
+        "vllm_check",
+    ],
 )
 def test_every_cell_passes_and_every_relation_holds(name, tmp_path):
     results = run_suite(name, tmp_path / "run")
