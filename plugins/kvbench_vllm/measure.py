@@ -51,7 +51,10 @@ def measure_cell(cell: Cell, session: VllmSession) -> CellOutput:
     invalid, message = _validity(cell, measured)
     return CellOutput(
         observations=tuple(_observations(cell, measured)),
-        effective=settings(measured.watch.snapshots[-1]),
+        effective={
+            **settings(measured.watch.snapshots[-1]),
+            **({"server_version": server.version} if server.version else {}),
+        },
         assumptions=(f"/metrics was read every {cell.settings['sample_ms']} ms.",),
         warnings=_warnings(measured),
         invalid=invalid,

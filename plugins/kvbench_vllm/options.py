@@ -158,9 +158,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="url",
         type="str",
-        help="Measure a running server instead of starting one; it is only read.",
+        help="Measure a running server instead of starting one; vLLM need not be installed here.",
         scope=_ENGINE,
         stages=_SERVED,
+        attaches=True,
     ),
     Option(
         name="requests",

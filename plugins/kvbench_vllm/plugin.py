@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,8 @@ from kvbench.engine import (
     ReportSection,
     Stage,
 )
-from kvbench.errors import EngineUnavailable
 from kvbench.metrics import shared
-from kvbench_vllm.installed import installed, probe
+from kvbench_vllm.installed import installed, probe, require
 from kvbench_vllm.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -166,6 +164,7 @@ def kvbench_allocate(cell: Cell, session: Any) -> CellOutput:
 @hookimpl
 def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
     """Send the cell's requests to a server and watch its metrics meanwhile."""
+    require("httptools", "prometheus_client")
     from kvbench_vllm.measure import measure_cell
 
     return measure_cell(cell, session)
@@ -174,11 +173,7 @@ def kvbench_measure(cell: Cell, session: Any) -> CellOutput:
 @hookimpl
 def kvbench_observe(url: str) -> Observer | None:
     """Recognise a vLLM server by the names of its metrics."""
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise EngineUnavailable(
-            "reading a server's metrics needs prometheus-client",
-            "pip install prometheus-client",
-        )
+    require("prometheus_client")
     from kvbench_vllm.observer import observe
 
     return observe(url)

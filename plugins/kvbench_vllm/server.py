@@ -44,6 +44,7 @@ class Server:
         log: File with everything the child printed.
         config: What it was started with.
         startup_s: Seconds from the start of the process to a proven, healthy server.
+        version: vLLM's version as an attached server states it.
         guarding: Ends the child's process group should this process die.
     """
 
@@ -52,6 +53,7 @@ class Server:
     log: Path | None = None
     config: EngineConfig | None = None
     startup_s: float = 0.0
+    version: str = ""
     guarding: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
@@ -98,7 +100,17 @@ def attach(url: str) -> Server:
     models = get_json(endpoint, "/v1/models").get("data") or []
     if not models:
         raise CellFailed("no_model_served", f"{url} serves no model")
-    return Server(endpoint=Endpoint(url=endpoint.url, model=str(models[0]["id"])))
+    return Server(
+        endpoint=Endpoint(url=endpoint.url, model=str(models[0]["id"])),
+        version=_version(endpoint),
+    )
+
+
+def _version(endpoint: Endpoint) -> str:
+    try:
+        return str(get_json(endpoint, "/version").get("version", ""))
+    except CellFailed:
+        return ""
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

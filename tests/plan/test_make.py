@@ -294,6 +294,18 @@ def test_cells_of_an_unusable_engine_are_unsupported(
     assert cells_of(plan, "latency")[0].cell.model is not None
 
 
+def test_an_engine_that_runs_elsewhere_need_not_be_installed(tmp_path: Path) -> None:
+    text = GOOD.replace('plugin = "meter"', 'plugin = "absent"')
+    suite, plugins = load(tmp_path, text), toy_plugins()
+    absent = plugins.loaded["absent"]
+    options = tuple(
+        dataclasses.replace(one, attaches=one.name == "block_size") for one in absent.info.options
+    )
+    attaching = dataclasses.replace(absent, info=dataclasses.replace(absent.info, options=options))
+    plugins = dataclasses.replace(plugins, loaded={**plugins.loaded, "absent": attaching})
+    assert not any(one.skip_status for one in cells_of(make_plan(suite, plugins), "latency"))
+
+
 def test_cells_that_cannot_fit_the_device_are_skipped(tmp_path: Path) -> None:
     text = GOOD.replace("share = 0.5", 'device = "card"')
     text = text.replace("[models.mha]", '[devices.card]\nmemory_bytes = "4GiB"\n[models.mha]')

@@ -6,10 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from kvbench.cli import cli
-from kvbench.errors import CellFailed
+from kvbench.errors import CellFailed, EngineUnavailable
 from kvbench.observe import Series
 from kvbench.results import read_results
 from kvbench_vllm.observer import observe
+from kvbench_vllm.plugin import kvbench_measure, kvbench_observe
 from tests.vllm.scripted_server import page, serve_script
 
 PAGE = """# TYPE vllm:kv_cache_usage_perc gauge
@@ -76,6 +77,13 @@ def test_refused_access_names_the_variable():
     refused = pytest.raises(CellFailed, match="KVBENCH_API_TOKEN")
     with serve_script(metrics=page("", 401)) as script, refused:
         observe(script.url)
+
+
+@pytest.mark.parametrize("hook", [kvbench_observe, lambda _: kvbench_measure(None, None)])
+def test_without_the_library_the_remedy_installs_it(monkeypatch, hook):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(EngineUnavailable, match=r"pip install .*prometheus-client"):
+        hook("http://localhost")
 
 
 def test_a_long_watch_is_bounded_and_keeps_its_peak():

@@ -172,9 +172,16 @@ def _ends(condition):
 
 
 def test_attach_takes_the_served_model_and_starts_nothing():
-    with serve_script(v1__models=page('{"data":[{"id":"llama"}]}')) as script:
+    answers = {"v1__models": page('{"data":[{"id":"llama"}]}'), "version": page('{"version":"9"}')}
+    with serve_script(**answers) as script:
         attached = server.attach(script.url + "/")
     assert (attached.endpoint.model, attached.process) == ("llama", None)
+    assert attached.version == "9"
+
+
+def test_a_server_that_does_not_state_its_version_is_attached_all_the_same():
+    with serve_script(v1__models=page('{"data":[{"id":"llama"}]}')) as script:
+        assert server.attach(script.url).version == ""
 
 
 @pytest.mark.parametrize(
