@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from kvbench_pool.options import COMPUTE_DTYPES, STEP_TIMES
+from kvbench_pool.simulate_checks import Finite, stated
 
 if TYPE_CHECKING:
     from kvbench.model.spec import ModelSpec
     from kvbench_pool.step_time import StepTime
     from kvbench_pool.step_time.timing import Timing
 
-_SHARE = click.FloatRange(min=0, max=1, min_open=True)
-_SECONDS = click.FloatRange(min=0)
+_SHARE = Finite(min=0, max=1, min_open=True)
+_SECONDS = Finite(min=0)
 
 #: Options of each step-time model.
 _OWN = {
@@ -41,7 +41,7 @@ _OPTIONS = (
     ),
     click.option(
         "--step-ms",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         default=50.0,
         show_default=True,
         help="Milliseconds of a logical step.",
@@ -96,13 +96,9 @@ def check_step_time(options: Mapping[str, Any]) -> None:
         click.UsageError: One of them.
     """
     asked = options["step_time"]
-    context = click.get_current_context()
     for model, names in _OWN.items():
-        for name in names:
-            stated = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-            if stated and model != asked:
-                flag = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{flag} belongs to --step-time {model}, not {asked}")
+        for flag in stated(names) if model != asked else ():
+            raise click.UsageError(f"{flag} belongs to --step-time {model}, not {asked}")
     for name in ("model", "gpu") if asked == "roofline" else ():
         if not options[name]:
             raise click.UsageError(f"--step-time roofline needs --{name}")

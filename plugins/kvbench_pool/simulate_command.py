@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from kvbench.cli.output import emit, emit_json, format_option
 from kvbench.cli.quantities import ByteSize
 from kvbench_pool.options import POLICY_NAMES
+from kvbench_pool.simulate_checks import Finite, check_options, stated
 from kvbench_pool.simulate_clock import check_step_time, step_time_options
 
 if TYPE_CHECKING:
@@ -31,17 +33,31 @@ _COUNT = click.IntRange(min=1)
 
 @click.command("simulate")
 @click.argument("source", metavar="TRACE|WORKLOAD")
-@click.option("--policy", type=click.Choice(POLICY_NAMES), default="vllm", show_default=True)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICY_NAMES),
+    default="vllm",
+    show_default=True,
+    help="Who holds which memory, and what is shared.",
+)
 @click.option("--blocks", type=click.IntRange(min=2), help="Blocks of the pool.")
 @click.option("--block-size", type=_COUNT, help="Tokens per block [default: 16, or the layout's].")
 @click.option("--model", help="Model whose cache fills the blocks: adds bytes and cache groups.")
-@click.option("--layout", default="vllm", show_default=True, help="How the model is arranged.")
+@click.option(
+    "--layout", help="How the model is arranged [default: vllm for its policy, else paged]."
+)
 @click.option("--kv-dtype", default="auto", show_default=True, help="Cache element type.")
 @click.option("--tp", type=_COUNT, default=1, show_default=True, help="Tensor-parallel ranks.")
 @click.option("--budget", type=ByteSize(), help="Bytes of the pool (8GiB) instead of --blocks.")
 @click.option("--max-num-seqs", type=_COUNT, default=256, show_default=True)
 @click.option("--max-num-batched-tokens", type=_COUNT, default=8192, show_default=True)
-@click.option("--watermark", type=click.FloatRange(min=0), default=0.0, show_default=True)
+@click.option(
+    "--watermark",
+    type=Finite(min=0, max=1, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="Share of the blocks that an admission leaves free while others run.",
+)
 @click.option("--no-prefix-caching", is_flag=True, help="Share and keep nothing.")
 @click.option("--no-reserve-full-prompt", is_flag=True, help="Admit on the first chunk alone.")
 @click.option("--async-scheduling", is_flag=True, help="Schedule ahead of the last output.")
@@ -72,13 +88,18 @@ _COUNT = click.IntRange(min=1)
 )
 @click.option(
     "--rate-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=1.0,
     show_default=True,
     help="Arrivals so many times as fast as stated.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a generator.")
-@click.option("--max-model-len", type=_COUNT, help="Length that preallocating policies provide.")
+@click.option(
+    "--max-model-len",
+    type=_COUNT,
+    help="Tokens that contiguous, buddy and static reserve for a request [default: the model's "
+    "longest context, without a model the workload's longest request].",
+)
 @click.option("--digest", is_flag=True, help="Digest every decision (vllm policy; slower).")
 @click.option(
     "-o",
@@ -97,20 +118,14 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
     WORKLOAD is FILE.toml#NAME for a suite's table, or a generator as in
     lognormal:requests=1000,arrival=poisson,rate_per_s=5.
 
-    Requests that can never fit the pool are left out and counted as dropped.
+    Requests that can never fit the pool are left out and counted as dropped; the exit code is 4
+    when no request is left.
     """
     from kvbench_pool.simulate_source import find_workload
 
-    _check_combination(options)
-    trace_format = options["trace_format"]
-    workload = find_workload(
-        source,
-        {
-            "format": _ALIASES.get(trace_format, trace_format),
-            "limit": options["limit"],
-            "on_bad_line": options["bad_lines"],
-        },
-    )
+    check_options(options)
+    check_step_time(options)
+    workload = find_workload(source, _trace_params(options))
     if output is not None:
         from kvbench_pool.simulate_output import claim_folder
 
@@ -122,26 +137,22 @@ def simulate(source: str, output_format: str, output: Path | None, **options: An
     from kvbench_pool.simulate_other import run_other
 
     run = _run_vllm if options["policy"] == "vllm" else run_other
-    summary = run(requests, {**options, "source": source}, output)
+    summary = run(requests, {**options, "source": source, "workload": workload}, output)
     _print(summary, output_format)
     _warn(requests, summary)
+    if not summary["requests"]:
+        sys.exit(4)
 
 
-def _check_combination(options: dict[str, Any]) -> None:
-    if options["sliding_window"] and options["hybrid_window"]:
-        raise click.UsageError("--sliding-window and --hybrid-window exclude each other")
-    if options["blocks"] and options["budget"]:
-        raise click.UsageError("--blocks and --budget exclude each other")
-    if not options["blocks"] and not (options["budget"] and options["model"]):
-        raise click.UsageError("give the pool as --blocks N, or as --budget BYTES with --model")
-    check_step_time(options)
-    if options["policy"] == "vllm":
-        return
-    vllm_only = ("digest", "watermark", "async_scheduling", "sliding_window", "hybrid_window")
-    for name in vllm_only:
-        if options[name]:
-            flag = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} belongs to the vllm policy, not {options['policy']}")
+def _trace_params(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what was stated of a trace, by the keys of a workload table."""
+    trace_format = options["trace_format"]
+    params = {
+        "format": _ALIASES.get(trace_format, trace_format),
+        "limit": options["limit"],
+        "on_bad_line": options["bad_lines"] if stated(("bad_lines",)) else None,
+    }
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def _config(options: dict[str, Any], memory: PoolMemory, step_time: StepTime) -> PoolConfig:
@@ -255,6 +266,15 @@ def _warn(requests: RequestStream, summary: dict[str, Any]) -> None:
     """Say on stderr what was not taken as it stands."""
     remarks = list(requests.trace.remarks()) if requests.trace is not None else []
     if summary["dropped_requests"]:
-        remarks.append(f"{summary['dropped_requests']} requests can never fit and were left out.")
+        remarks.append(_dropped(summary))
     for remark in remarks:
         click.echo(f"kvbench: {remark}", err=True)
+
+
+def _dropped(summary: dict[str, Any]) -> str:
+    """Say how many requests are left out, and what they were too large for."""
+    reserved = summary.get("max_model_len")
+    each = f"; each reserves {reserved} tokens (--max-model-len)" if reserved else ""
+    count = summary["dropped_requests"]
+    noun, was = ("request", "was") if count == 1 else ("requests", "were")
+    return f"{count} {noun} can never fit {summary['num_blocks']} blocks and {was} left out{each}."

@@ -39,25 +39,33 @@ def pool_memory(options: dict[str, Any]) -> PoolMemory:
     """Return the pool that the options describe.
 
     Raises:
-        KvbenchError: No such model or layout, or the layout refuses the model.
+        KvbenchError: No such model or layout, the layout refuses the model, or the bytes buy no
+            block.
     """
     model = arrangement = None
     if options["model"]:
+        from kvbench.errors import KvbenchError
         from kvbench.layout import LayoutOptions
         from kvbench.model.load import load_model
         from kvbench.plugins import load_plugins
 
         model = load_model(options["model"])
+        layout = options["layout"] or ("vllm" if options["policy"] == "vllm" else "paged")
         layout_options = LayoutOptions(
             block_size=options["block_size"],
             kv_dtype=options["kv_dtype"],
             tp=options["tp"],
-            engine=_engine_options(options),
+            engine=_engine_options(options) if layout == "vllm" else {},
         )
-        arrangement = load_plugins().layout(options["layout"]).arrange(model, layout_options)
+        arrangement = load_plugins().layout(layout).arrange(model, layout_options)
     if arrangement is None:
         return PoolMemory(num_blocks=options["blocks"], block_size=options["block_size"] or 16)
     blocks = options["blocks"] or arrangement.num_blocks(options["budget"])
+    if blocks <= arrangement.null_blocks:
+        raise KvbenchError(
+            f"--budget {options['budget']} bytes buys {blocks} blocks of "
+            f"{arrangement.bytes_per_block} bytes; expected {arrangement.null_blocks + 1} or more"
+        )
     return PoolMemory(
         num_blocks=blocks,
         block_size=arrangement.block_size,
@@ -67,8 +75,6 @@ def pool_memory(options: dict[str, Any]) -> PoolMemory:
 
 
 def _engine_options(options: dict[str, Any]) -> dict[str, object]:
-    if options["layout"] != "vllm":
-        return {}
     engine: dict[str, object] = {
         "max_num_batched_tokens": options["max_num_batched_tokens"],
         "async_scheduling": options["async_scheduling"],

@@ -41,29 +41,48 @@ def find_workload(source: str, trace_params: dict[str, Any]) -> WorkloadSpec:
     Args:
         source: Path of a trace; ``FILE.toml#NAME`` for a suite's ``[workloads.NAME]`` table; or
             ``KIND:key=value,…`` for a generator (``lognormal:requests=1000,arrival=poisson``).
-        trace_params: Further keys for a trace (``format``, ``limit``, ``on_bad_line``).
+        trace_params: Stated keys of a trace (``format``, ``limit``, ``on_bad_line``); they come
+            before those of a table.
 
     Raises:
-        KvbenchError: Nothing there, or a wrong key.
+        KvbenchError: Nothing there, a wrong key, or keys of a trace where none is read.
     """
     path, _, table = source.partition("#")
     if path.endswith(".toml"):
-        return _from_suite(Path(path), table)
+        return _from_suite(Path(path), table, trace_params)
     kind, colon, rest = source.partition(":")
-    if colon and kind in KINDS and not KINDS[kind].reads_trace:
-        return parse_workload(kind, {"kind": kind, **_pairs(kind, rest)}, Path())
+    if colon and kind in KINDS:
+        return _workload(kind, {**_pairs(kind, rest), "kind": kind}, trace_params, Path())
     trace = Path(source)
     if not trace.is_file():
-        raise TraceError(f"{source}: no such trace, and no generator{_hint(kind)}")
-    stated = {key: value for key, value in trace_params.items() if value is not None}
-    table_of = {"kind": "trace", "path": trace.name, **stated}
-    return parse_workload(trace.name, table_of, trace.parent)
+        raise TraceError(_nothing(source, trace))
+    stated: dict[str, object] = {"kind": "trace", "path": trace.name}
+    return _workload(trace.name, stated, trace_params, trace.parent)
 
 
-def _hint(kind: str) -> str:
-    generators = [name for name, found in KINDS.items() if not found.reads_trace]
-    near = did_you_mean(kind, generators)
-    return f"{near}; generators are {', '.join(f'{name}:key=value,…' for name in generators)}"
+def _workload(
+    name: str, table: dict[str, object], trace_params: dict[str, Any], base: Path
+) -> WorkloadSpec:
+    kind = KINDS.get(str(table.get("kind")))
+    if trace_params and kind is not None and not kind.reads_trace:
+        keys = ", ".join(trace_params)
+        raise TraceError(f"{name}: {keys}: only for traces, and {kind.name!r} workloads read none")
+    return parse_workload(name, {**table, **trace_params}, base)
+
+
+def _nothing(source: str, trace: Path) -> str:
+    """Say what is wrong with a source that is neither a file nor a generator."""
+    if trace.is_dir():
+        return f"{source}: a folder; expected a trace file"
+    kind, colon, _ = source.partition(":")
+    if kind in KINDS and not colon:
+        return f"{source}: no such file; as a generator it needs its keys, {source}:key=value,…"
+    if colon and kind.isidentifier():
+        return f"{source}: no such file, and no generator {kind!r}{did_you_mean(kind, KINDS)}"
+    return (
+        f"{source}: no such file; expected a trace, FILE.toml#NAME or a generator as in "
+        "constant:requests=10,prompt_tokens=100,output_tokens=20"
+    )
 
 
 def find_device(source: str) -> DeviceSpec:
@@ -81,8 +100,8 @@ def find_device(source: str) -> DeviceSpec:
     return load_device(name, {name: _table(Path(path), "devices", name)})
 
 
-def _from_suite(path: Path, name: str) -> WorkloadSpec:
-    return parse_workload(name, _table(path, "workloads", name), path.parent)
+def _from_suite(path: Path, name: str, trace_params: dict[str, Any]) -> WorkloadSpec:
+    return _workload(name, _table(path, "workloads", name), trace_params, path.parent)
 
 
 def _table(path: Path, kind: str, name: str) -> dict[str, Any]:
@@ -95,7 +114,8 @@ def _table(path: Path, kind: str, name: str) -> dict[str, Any]:
     found = tables.get(name) if isinstance(tables, dict) else None
     if not isinstance(found, dict):
         names = ", ".join(f"{path}#{known}" for known in tables) or "none"
-        raise KvbenchError(f"{path}: no {kind.removesuffix('s')} {name!r}; there are: {names}")
+        what = f"no {kind.removesuffix('s')} {name!r}" if name else f"which of its {kind}?"
+        raise KvbenchError(f"{path}: {what}{'; there' if name else ' There'} are: {names}")
     return found
 
 
@@ -105,6 +125,8 @@ def _pairs(kind: str, text: str) -> dict[str, object]:
         key, equals, value = part.partition("=")
         if not equals:
             raise TraceError(f"{kind}:{text}: {part!r} is not key=value")
+        if key.strip() in pairs:
+            raise TraceError(f"{kind}:{text}: {key.strip()!r} is given twice")
         pairs[key.strip()] = _value(value.strip())
     return pairs
 

@@ -417,3 +417,16 @@ def test_more_accepted_preemptions_never_mean_fewer_seats(policy: str) -> None:
     assert any_number == 24
     assert value(found[0], "preemption_ratio") == 0
     assert "max_num_seqs" in found[0].artifacts["tried concurrency"]
+
+
+def test_one_table_per_request_is_refused_where_a_layout_has_a_table_per_group() -> None:
+    """A block of the vllm layout holds gpt-oss's tokens in half of its layers only."""
+    with pytest.raises(CellFailed, match="use layout 'paged'") as refused:
+        allocate(
+            policy="radix",
+            layout="vllm",
+            model=load_model("gpt-oss-20b"),
+            workload=CONSTANT,
+            pool_blocks=300,
+        )
+    assert refused.value.reason == "unsupported_layers"

@@ -156,6 +156,17 @@ def test_bad_line_is_named(trace: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["--blocks", "9", "--sliding-window", "4", "--hybrid-window", "4"], "exclude"),
         (["--blocks", "9", "--policy", "radix", "--digest"], "vllm policy"),
         (["--blocks", "9", "--max-num-batched-tokens", "8"], "max_num_batched_tokens"),
+        (["--blocks", "9", "--policy", "radix", "--no-prefix-caching"], "vllm policy"),
+        (["--blocks", "9", "--policy", "static", "--num-lookahead-tokens", "2"], "vllm policy"),
+        (["--blocks", "9", "--max-model-len", "64"], "contiguous, buddy, static"),
+        (["--blocks", "9", "--kv-dtype", "fp8_e4m3"], "--kv-dtype needs --model"),
+        (["--blocks", "9", "--tp", "2"], "--tp needs --model"),
+        (["--blocks", "9", "--model", "gpt-oss-20b", "--hybrid-window", "4"], "cache groups"),
+        (["--budget", "1KiB", "--model", "Llama-3.1-8B"], "buys 0 blocks of 2097152 bytes"),
+        (["--budget", "1KiB", "--model", "Llama-3.1-8B", "--policy", "radix"], "buys 0 blocks"),
+        (["--blocks", "9", "--watermark", "1"], "--watermark"),
+        (["--blocks", "9", "--step-ms", "inf"], "finite"),
+        (["--blocks", "9", "--rate-scale", "nan"], "finite"),
     ],
 )
 def test_refusals(
@@ -174,6 +185,99 @@ def test_generators_and_other_policies(capsys: pytest.CaptureFixture[str]) -> No
         )
         assert code == 0
         assert json.loads(out)["requests"] == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("nowhere.csv", [], "nowhere.csv: no such file"),
+        ("lognormal", [], "lognormal:key=value"),
+        ("lognorml:requests=3", [], "did you mean 'lognormal'"),
+        ("constant:requests=3,requests=4", [], "'requests' is given twice"),
+        ("constant:requests=3", ["--limit", "2"], "limit: only for traces"),
+        ("constant:requests=3", ["--bad-lines", "count"], "on_bad_line: only for traces"),
+    ],
+)
+def test_refused_sources(
+    source: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _run(capsys, source, "--blocks", "10", *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_folder_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _run(capsys, str(tmp_path), "--blocks", "10")
+    assert code == 2
+    assert "a folder" in err
+
+
+def test_a_limit_cuts_the_trace_of_a_suite_or_a_generator(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = trace.with_name("suite.toml")
+    suite.write_text(f'[workloads.chat]\nkind = "trace"\npath = "{trace.name}"\n')
+    limit = ("--blocks", "10", "--limit", "1", "--format", "json")
+    assert json.loads(_run(capsys, f"{suite}#chat", *limit)[1])["requests"] == 1
+    drawn = f"empirical:path={trace},requests=3"
+    assert json.loads(_run(capsys, drawn, *limit)[1])["sched_tokens"] == 3 * (40 + 2)
+
+
+def test_nothing_left_to_run_is_exit_code_4(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _run(capsys, str(trace), "--blocks", "2", "--format", "json")
+    assert (code, json.loads(out)["dropped_requests"]) == (4, 2)
+    assert err == "kvbench: 2 requests can never fit 2 blocks and were left out.\n"
+
+
+@pytest.mark.parametrize(("policy", "blocks_each"), [("contiguous", 43 / 16), ("buddy", 4)])
+def test_reservations_default_to_the_longest_request(
+    policy: str, blocks_each: float, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first request ends with 43 tokens; a buddy's piece is the next power of two, 64."""
+    options = ("--blocks", "10", "--policy", policy, "--format", "json")
+    code, out, _ = _run(capsys, str(trace), *options)
+    summary = json.loads(out)
+    assert code == 0
+    assert summary["max_model_len"] == 43
+    assert summary["peak_used_blocks"] == blocks_each
+    assert "Each request reserves 43 tokens for its whole life." in summary["assumptions"]
+
+
+def test_a_reservation_larger_than_the_pool_is_named(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--blocks", "10", "--policy", "static", "--max-model-len", "161")
+    code, _, err = _run(capsys, str(trace), *options)
+    assert code == 4
+    assert "each reserves 161 tokens (--max-model-len)" in err
+
+
+def test_policies_with_one_table_count_every_layer(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A block of theirs holds 16 tokens in all 24 layers; one of vLLM's in 12 of gpt-oss."""
+    options = ("--blocks", "50", "--model", "gpt-oss-20b", "--format", "json")
+    costs = {}
+    for policy in ("vllm", "radix"):
+        code, out, _ = _run(capsys, str(trace), *options, "--policy", policy)
+        assert code == 0
+        costs[policy] = json.loads(out)["bytes_per_block"]
+    # Keys and values, 8 heads of 64, bf16, 16 tokens.
+    assert costs == {"vllm": 12 * 2 * 8 * 64 * 2 * 16, "radix": 24 * 2 * 8 * 64 * 2 * 16}
+    grouped = ("--policy", "radix", "--layout", "vllm")
+    code, _, err = _run(capsys, str(trace), *options, *grouped)
+    assert code == 2
+    assert "use layout 'paged'" in err
+
+
+def test_state_layers_are_vllms_business(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--blocks", "50", "--model", "Falcon-H1-0.5B", "--policy", "no_sharing")
+    code, _, err = _run(capsys, str(trace), *options)
+    assert code == 2
+    assert "'state'" in err
 
 
 def test_a_model_adds_bytes(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

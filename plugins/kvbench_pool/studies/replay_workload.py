@@ -9,6 +9,7 @@ from kvbench.errors import CellFailed
 from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.occupancy import Occupancy
+from kvbench_pool.one_table import reserve_assumption, table_assumptions, table_problem
 from kvbench_pool.policies import POLICIES, PoolShape
 from kvbench_pool.replay import Replay, SchedulerLimits
 from kvbench_pool.replay_clock import ReplayClock
@@ -16,8 +17,6 @@ from kvbench_pool.settings import Memory, arrangement_of, memory_of, optional_in
 from kvbench_pool.step_time.choose import choose_step_time
 from kvbench_pool.step_time.models import clock_model
 from kvbench_pool.studies.requests import requests_of, warnings_of
-
-_WINDOWED = "Windowed layers keep every token: this policy frees nothing by window."
 
 
 def run(cell: Cell) -> CellOutput:
@@ -111,15 +110,9 @@ def replay_cell(
 
 
 def _check_groups(cell: Cell) -> None:
-    arrangement = arrangement_of(cell)
-    fixed = arrangement and [g.kind for g in arrangement.groups if g.fixed_blocks is not None]
-    if fixed:
-        policy = setting(cell, "policy", str)
-        raise CellFailed(
-            "unsupported_layers",
-            f"policy {policy!r} knows no {fixed[0]!r} layers, whose cache has a fixed size; "
-            "use policy 'vllm'",
-        )
+    problem = table_problem(arrangement_of(cell), setting(cell, "policy", str))
+    if problem:
+        raise CellFailed("unsupported_layers", problem)
 
 
 def _max_model_len(cell: Cell, memory: Memory) -> int:
@@ -136,7 +129,7 @@ def replay_observations(replay: Replay, memory: Memory) -> Iterator[Observation]
     yield from simulated(_scheduler_figures(replay))
     if replay.clock is not None:
         yield from simulated(replay.clock.timing.figures())
-    yield from simulated(_waste(replay, usable * memory.block_size))
+    yield from simulated(waste_figures(replay, usable * memory.block_size))
     series = {
         "used_blocks": occupancy.used,
         "live_tokens": occupancy.live,
@@ -192,7 +185,13 @@ def _scheduler_figures(replay: Replay) -> dict[str, float]:
     }
 
 
-def _waste(replay: Replay, slots: int) -> dict[str, float]:
+def waste_figures(replay: Replay, slots: int) -> dict[str, float]:
+    """Return what the allocated slots were not used for, and the free ones out of reach.
+
+    Args:
+        replay: A finished replay.
+        slots: Tokens that the pool holds.
+    """
     occupancy, totals = replay.occupancy, replay.totals
     live = occupancy.mean_live_ratio.value
     reserved, padding = occupancy.mean_reserved_ratio.value, occupancy.mean_padding_ratio.value
@@ -216,12 +215,10 @@ def _assumptions(cell: Cell, memory: Memory, replay: Replay) -> Iterator[str]:
         "youngest is preempted."
     )
     yield from clock_assumptions(cell)
-    arrangement = arrangement_of(cell)
-    if arrangement and any(group.window_tokens for group in arrangement.groups):
-        yield _WINDOWED
+    yield from table_assumptions(arrangement_of(cell))
     if replay.policy.preallocates:
         most = _max_model_len(cell, memory)
         yield {
-            "max": f"Each request reserves {most} tokens for its whole life.",
+            "max": reserve_assumption(most),
             "final": "Each request reserves its final length, as if it were known.",
         }["max" if policy == "static" else setting(cell, "reserve", str)]
