@@ -162,7 +162,7 @@ def _client_figures(load: Load) -> Iterator[Observation]:
         yield engine("ttft_s", response.ttft_s)
         yield engine("latency_s", response.latency_s)
         yield engine("request_tokens", response.prompt_tokens + response.output_tokens)
-        if response.output_tokens > 1:
+        if response.output_tokens > 1 and response.latency_s > response.ttft_s:
             # Events may carry several tokens: the mean over events would not be that of tokens.
             spread_s = response.latency_s - response.ttft_s
             yield engine("inter_token_s", spread_s / (response.output_tokens - 1))

@@ -64,13 +64,15 @@ def usage_follows_tokens(facts: Facts) -> str:
         f"Usage peaked at {seen} of {facts.usable_blocks} blocks (engine); all requests at full "
         f"length need {facts.predicted_blocks} (analytic)"
     )
+    if not seen:
+        return f"{text}: no reading of /metrics fell into the time they ran; read it more often."
     if seen == facts.predicted_blocks:
         return f"{text}: the same."
     if facts.predicted_blocks > facts.usable_blocks:
         return f"{text}: more than the pool has, so they cannot all run at once."
     if seen > facts.predicted_blocks:
         return f"{text}: other requests were in the pool."
-    if facts.hit_tokens:
+    if facts.hit_tokens and facts.requests > 1:
         return f"{text}: shared prefixes are held once."
     return f"{text}: not all were at full length when a reading was taken."
 
@@ -97,7 +99,8 @@ def usage_not_back(facts: Facts) -> str:
     if facts.usage_end is None or facts.usage_start is None or not facts.usage_peak:
         return ""
     if facts.usage_end <= facts.usage_start:
-        return "Usage came back to where it started: retained prefixes do not count as used."
+        kept = ", and retained prefixes do not count as used" if facts.query_tokens else ""
+        return f"Usage came back to where it started: finished requests hold no blocks{kept}."
     if facts.running_end:
         return "Usage did not come back: requests are still running and hold their blocks."
     return (

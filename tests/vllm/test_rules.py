@@ -49,13 +49,22 @@ def test_eight_equal_requests_are_explained():
         (dict(usage_peak=1.0, usable_blocks=10, predicted_blocks=20), "more than the pool has"),
         (dict(usage_peak=0.5, usable_blocks=10, predicted_blocks=3), "other requests"),
         (
-            dict(usage_peak=0.5, usable_blocks=10, predicted_blocks=8, hit_tokens=32.0),
+            dict(requests=2, usage_peak=0.5, usable_blocks=10, predicted_blocks=8, hit_tokens=32.0),
             "held once",
+        ),
+        (
+            dict(usage_peak=0.5, usable_blocks=10, predicted_blocks=8, hit_tokens=32.0),
+            "not all were at full length",
+        ),
+        (dict(usage_peak=0.0, usable_blocks=10, predicted_blocks=8), "no reading"),
+        (
+            dict(usage_start=0.0, usage_peak=0.5, usage_end=0.0, query_tokens=9.0),
+            "retained prefixes do not count",
         ),
     ],
 )
 def test_causes_are_told_apart(facts, words):
-    assert words in " ".join(explain(Facts(requests=1, **facts)))
+    assert words in " ".join(explain(Facts(**{"requests": 1, **facts})))
 
 
 def test_unknown_figures_say_nothing():
