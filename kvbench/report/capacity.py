@@ -273,8 +273,7 @@ def capacity_table(found: Sequence[Case]) -> Table:
         name="capacity-cases",
         caption="What fits, what binds, and what the next tensor-parallel degree gives",
         columns=(
-            "benchmark", "case", "evidence", "context", "concurrent requests", "what binds",
-            "with more GPUs", "KV pool of one rank",
+            "benchmark", "case", "context", "concurrent requests", "what binds", "with more GPUs",
         ),
         rows=rows,
         omitted=max(0, len(found) - MAX_CASES),
@@ -287,10 +286,8 @@ def _table_row(case: Case) -> tuple[Field, ...]:
     return (
         text(case.benchmark),
         text(case.name),
-        text(tag(case.evidence)),
         number(case.context, "tokens"),
-        Field(text=count.words, key=count.expected),
+        Field(text=f"{count.words} {tag(case.evidence)}", key=count.expected),
         text(case.binding.removeprefix("bound by ") if case.bound else "–"),
         text(case.growth or "–"),
-        number(case.budget_bytes, "bytes"),
     )

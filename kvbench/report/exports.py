@@ -15,7 +15,7 @@ from kvbench.report.evidence import tag
 from kvbench.report.frames import RunFrames, run_frames
 from kvbench.report.ladder import ladders
 from kvbench.report.markdown import markdown_table
-from kvbench.report.tables import MAX_ROWS, result_tables
+from kvbench.report.result_tables import MAX_ROWS, result_tables
 from kvbench.report.verdicts import coverage_sentence, verdict_sentences
 from kvbench.results.schema import PARAM_PREFIX
 

@@ -17,6 +17,7 @@ from kvbench.report.frames import RunFrames
 from kvbench.report.geometry import ARTIFACT as GEOMETRY
 from kvbench.report.ladder import Ladder
 from kvbench.report.page import Block, Picture, Section
+from kvbench.report.result_tables import result_tables
 from kvbench.report.tables import (
     Table,
     comparison_table,
@@ -25,7 +26,6 @@ from kvbench.report.tables import (
     ladder_table,
     mapping_table,
     metric_table,
-    result_tables,
     text,
 )
 

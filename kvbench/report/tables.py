@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from kvbench.engine import Metric, Scalar
-from kvbench.report.evidence import ORDER, tag
+from kvbench.report.evidence import tag
 from kvbench.report.figures.ladder import signed_bytes
-from kvbench.report.frames import RunFrames
-from kvbench.report.labels import differing_axes, missing, point_name, value_text
+from kvbench.report.labels import missing, point_name
 from kvbench.report.ladder import Ladder
 from kvbench.report.quantities import binary, in_words, interval, percent, times
-from kvbench.report.rows import groups_of, rows_of
+from kvbench.report.rows import rows_of
 from kvbench.results.schema import PARAM_PREFIX
 from kvbench.results.verdict import ExpectStatus, ExpectVerdict, PairVerdict
 
 _PAIR_COLUMNS = ("benchmark", "where", "metric", "base", "new", "new ÷ base", "verdict", "why")
-
-#: Rows of all result tables of a page together; the run's own files hold every row.
-MAX_ROWS = 1200
-
 
 #: Where the rows are that a table leaves out.
 IN_CELLS = "cells.parquet in the run's folder"
@@ -87,62 +81,6 @@ def text(value: object) -> Field:
 def number(value: float | None, unit: str) -> Field:
     """Return a field of a number with its unit."""
     return Field(text=in_words(value, unit), key=value)
-
-
-def result_tables(run: RunFrames, limit: int = MAX_ROWS) -> list[Table]:
-    """Return a table for each benchmark: a row for each passed cell, a column for each metric."""
-    found, left = [], limit
-    groups = list(groups_of(run.values, "benchmark"))
-    for place, (benchmark, frame) in enumerate(groups):
-        table = _result_table(str(benchmark), frame, max(20, left // (len(groups) - place)))
-        left -= len(table.rows)
-        found.append(table)
-    return found
-
-
-def _result_table(benchmark: str, frame: pd.DataFrame, limit: int) -> Table:
-    cells = frame.drop_duplicates("cell_id")
-    axes = differing_axes(cells)
-    shown = cells.head(limit)
-    kept = frame[frame["cell_id"].isin(shown["cell_id"])]
-    known = frame[["metric", "evidence"]].drop_duplicates()
-    keys = list(zip(known["metric"].tolist(), known["evidence"].tolist(), strict=True))
-    keys.sort(key=lambda key: ORDER.index(key[1]))
-    shown_columns = ["cell_id", "metric", "evidence", "unit", "value", "low", "high"]
-    values = {(row.cell_id, row.metric, row.evidence): row for row in rows_of(kept[shown_columns])}
-    rows = tuple(
-        (
-            *(_axis_field(row[PARAM_PREFIX + axis]) for axis in axes),
-            text(row["engine"]),
-            *(_value(values.get((row["cell_id"], *key))) for key in keys),
-        )
-        for row in rows_of(shown)
-    )
-    heads = [f"{metric} {tag(evidence)}" for metric, evidence in keys]
-    return Table(
-        name=f"results-{benchmark}",
-        caption=f"{benchmark}: every passed cell; ranges are over repeats or stated by the engine",
-        columns=(*axes, "engine", *heads),
-        rows=rows,
-        omitted=len(cells) - len(shown),
-        whole=IN_SAMPLES,
-    )
-
-
-def _axis_field(value: Any) -> Field:
-    if missing(value):
-        return Field(text="–")
-    key = None if isinstance(value, bool | str) else float(value)
-    return Field(text=value_text(value), key=key)
-
-
-def _value(row: Any) -> Field:
-    if row is None:
-        return Field(text="–")
-    shown = in_words(row.value, row.unit)
-    if row.low < row.high:
-        shown += f" ({in_words(row.low, row.unit)} – {in_words(row.high, row.unit)})"
-    return Field(text=shown, key=row.value)
 
 
 def hole_table(cells: pd.DataFrame, limit: int = 200) -> Table:

@@ -145,5 +145,5 @@ def test_of_many_cases_the_first_screen_tells_most_and_fewest_at_the_middle_cont
 
 def test_the_table_has_every_case():
     table = capacity_table(cases(run_of(({}, {}), ({"context_tokens": 65536}, NONE))))
-    assert [row[4].text for row in table.rows] == ["41–47", "0"]
-    assert table.rows[0][5].text == "the KV pool of 58 GiB a rank"
+    assert [row[3].text for row in table.rows] == ["41–47 ○ analytic", "0 ○ analytic"]
+    assert table.rows[0][4].text == "the KV pool of 58 GiB a rank"
