@@ -126,7 +126,8 @@ def requests_queue(facts: Facts) -> str:
     """Name what the waiting requests waited for."""
     if not facts.waiting_peak:
         return ""
-    waiting = f"Up to {facts.waiting_peak:.0f} requests waited (engine)"
+    count = f"{facts.waiting_peak:.0f} request{'s' if facts.waiting_peak > 1 else ''}"
+    waiting = f"Up to {count} waited (engine)"
     if facts.usage_peak is not None and facts.usage_peak >= _FULL:
         return f"{waiting} for cache: the pool was full."
     if facts.max_num_seqs and (facts.running_peak or 0) >= facts.max_num_seqs:
