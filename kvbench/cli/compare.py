@@ -186,7 +186,9 @@ def _summarise(base: Results, new: Results, pairs: Sequence[PairVerdict]) -> Non
 
 
 def _environment_changes(base: Results, new: Results) -> list[str]:
+    from kvbench.compare.settings import setting_changes
     from kvbench.results.metadata import environment_changes
 
-    changes = environment_changes(base.metadata.environment, new.metadata.environment)
+    around = environment_changes(base.metadata.environment, new.metadata.environment)
+    changes = (*setting_changes(base, new), *around)
     return [f"{key}: {old} -> {now}" for key, old, now in changes]

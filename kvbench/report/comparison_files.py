@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from kvbench.compare.settings import setting_changes
 from kvbench.errors import ResultsError
 from kvbench.report.junit import comparison_junit
 from kvbench.report.markdown import comparison_comment
@@ -22,7 +23,10 @@ def write_comment(
         ResultsError: The file cannot be written.
     """
     before, after = base.metadata, new.metadata
-    around = environment_changes(before.environment, after.environment)
+    around = (
+        *setting_changes(base, new),
+        *environment_changes(before.environment, after.environment),
+    )
     _write(target, comparison_comment(pairs, expectations=after.expectations, environment=around))
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 import pandas as pd
 
 from kvbench.compare.pairs import compare_runs
+from kvbench.compare.settings import setting_changes
 from kvbench.report.frames import RunFrames
 from kvbench.report.labels import point_name
 from kvbench.report.rows import rows_of
@@ -26,7 +27,8 @@ class Change:
     Attributes:
         base: Id of the earlier run.
         new: Id of the later run.
-        environment: What is different around them: name, before, after.
+        environment: What is different around them: name, before, after; options that the cells
+            were given first, then the machine and its software.
         pairs: Verdicts of their cells.
     """
 
@@ -54,7 +56,10 @@ def change(base: RunFrames, new: RunFrames) -> Change:
         new=after.run_id,
         environment=tuple(
             (key, _said(old), _said(now))
-            for key, old, now in environment_changes(before.environment, after.environment)
+            for key, old, now in (
+                *setting_changes(base.results, new.results),
+                *environment_changes(before.environment, after.environment),
+            )
         ),
         pairs=tuple(compare_runs(base.results, new.results)),
     )

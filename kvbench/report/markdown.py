@@ -66,12 +66,27 @@ def _counts(pairs: Sequence[PairVerdict]) -> str:
 def _pairs(title: str, pairs: Sequence[PairVerdict]) -> list[str]:
     if not pairs:
         return []
+    if len(pairs) > MAX_ROWS:
+        return [f"**{title}, by metric**", "\n".join(_by_metric(pairs))]
     ordered = sorted(pairs, key=severity, reverse=True)
     head = ("metric", "where", "base", "new", "new ÷ base")
     lines = [_row(head), _row(["---"] * len(head), raw=True)]
     lines += [_row(_pair(pair)) for pair in ordered[:MAX_ROWS]]
-    left = len(ordered) - MAX_ROWS
-    return [f"**{title}**", "\n".join(lines), *([f"… and {left:,} more."] if left > 0 else [])]
+    return [f"**{title}**", "\n".join(lines)]
+
+
+def _by_metric(pairs: Sequence[PairVerdict]) -> list[str]:
+    """Lines of a table of many pairs: one row for each metric with its largest change."""
+    groups: dict[tuple[str, str], list[PairVerdict]] = {}
+    for pair in sorted(pairs, key=severity, reverse=True):
+        groups.setdefault((pair.benchmark, pair.metric), []).append(pair)
+    head = ("metric", "pairs", "largest change", "where", "base", "new")
+    lines = [_row(head), _row(["---"] * len(head), raw=True)]
+    for found in list(groups.values())[:MAX_ROWS]:
+        name, where, base, new, ratio = _pair(found[0])
+        lines.append(_row((name, f"{len(found):,}", ratio, where, base, new)))
+    left = len(groups) - MAX_ROWS
+    return [*lines, *([f"\n… and {left:,} more metrics."] if left > 0 else [])]
 
 
 def _pair(pair: PairVerdict) -> Iterable[str]:

@@ -7,17 +7,18 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from kvbench.compare.settings import setting_changes
 from kvbench.errors import ResultsError
 from kvbench.report.exports import export, notebook_html, values_frame
 from kvbench.report.frames import run_frames
-from kvbench.report.history import changes, trends
+from kvbench.report.history import change, changes, trends
 from kvbench.report.junit import comparison_junit
 from kvbench.report.make import write_page
 from kvbench.report.markdown import comparison_comment, markdown_table
 from kvbench.report.tables import Table, text
 from kvbench.results import build_results
 from kvbench.results.verdict import ExpectStatus, Verdict
-from tests.report.sample_run import cells, metadata, pair, sample_results
+from tests.report.sample_run import cells, metadata, pair, record, sample_results
 
 
 def scaled(place, factor, **changes_):
@@ -91,6 +92,41 @@ def test_a_comment_opens_with_the_regressions():
     assert "- missing: no such cell in the new run (1)" in comment
     assert "**1 of 1 expectations not met**" in comment
     assert "| torch | 2.12 | unknown |" in comment
+
+
+def test_many_regressions_are_a_row_for_each_metric():
+    worse = [
+        dataclasses.replace(
+            pair(1024 + place, 1 + place / 100), verdict=Verdict.WORSE,
+            metric="paged_bytes" if place % 3 else "logical_bytes",
+        )
+        for place in range(1, 31)
+    ]  # fmt: skip
+    lines = comparison_comment(worse).splitlines()
+    rows = [line for line in lines if line.startswith(("| paged", "| logical"))]
+    assert "**Regressions, by metric**" in lines
+    assert [row.split(" | ")[1:3] for row in rows] == [["10", "1.3×"], ["20", "1.29×"]]
+
+
+def test_options_that_differ_are_named_with_their_share():
+    def told(**options):
+        parts = [
+            record(place, "b", "analytic", {"context_tokens": place},
+                   values={("logical_bytes", "analytic"): 7},
+                   options=options if place else {"utilization": 0.9})
+            for place in range(3)
+        ]  # fmt: skip
+        types = {"context_tokens": "int"}
+        return build_results(parts, metadata(axis_types=types, comparisons=(), expectations=()))
+
+    base, new = told(utilization=0.9), told(utilization=0.8, tp=2)
+    assert set(setting_changes(base, new)) == {
+        ("option utilization (2 of 3 cells)", 0.9, 0.8),
+        ("option tp (2 of 3 cells)", None, 2),
+    }
+    assert setting_changes(base, base) == ()
+    step = change(run_frames(base), run_frames(new))
+    assert ("option utilization (2 of 3 cells)", "0.9", "0.8") in step.environment
 
 
 def test_a_comment_about_nothing_does_not_claim_success():
