@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ def command(source: str, model: str | None, engine: str | None, output_format: s
     LOG is a file, - reads stdin, and a URL is asked for its /metrics. Each figure is *derived*
     (other figures or the geometry give the same), *contradicted*, *misleading* (right, but not
     what it seems to say) or only *stated*. Without --model the catalog's entry is taken when the
-    log names one.
+    log names one. A bearer token for the URL is taken from the environment variable
+    KVBENCH_API_TOKEN.
 
     Exit codes: 0 every figure agrees, 1 a figure is contradicted, 2 nothing could be read,
     4 no KV figure was found.
@@ -72,8 +74,11 @@ def _fetch(url: str) -> str:
     from kvbench.errors import EngineUnavailable
 
     address = url if url.rstrip("/").endswith("/metrics") else f"{url.rstrip('/')}/metrics"
+    token = os.environ.get("KVBENCH_API_TOKEN", "")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(address, timeout=_TIMEOUT_S) as answer:
+        request = urllib.request.Request(address, headers=headers)
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
             data: bytes = answer.read(_MAX_BYTES)
     except (urllib.error.URLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
@@ -105,7 +110,12 @@ def _print(found: Explanation, output_format: str) -> None:
     ]
     if output_format == "json":
         emit_json(
-            {"engine": found.engine, "findings": rows, "assumptions": list(found.assumptions)}
+            {
+                "engine": found.engine,
+                "findings": rows,
+                "assumptions": list(found.assumptions),
+                "state": list(found.state),
+            }
         )
         return
     if output_format != "table":
@@ -116,3 +126,5 @@ def _print(found: Explanation, output_format: str) -> None:
         click.echo(f"{row['verdict']:13}{row['figure']}: {row['logged']}\n    {row['words']}")
     for line in found.assumptions:
         click.echo(f"\nassumed: {line}")
+    for line in found.state:
+        click.echo(f"\n{line}")

@@ -42,8 +42,10 @@ class Explanation:
         engine: Engine that wrote the log, with its version when it says.
         findings: In the order of the log's logic: memory, pool, requests.
         assumptions: What had to be inferred.
+        state: Sentences about a running server at the moment of the look.
     """
 
     engine: str
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()

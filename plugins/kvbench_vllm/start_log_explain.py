@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvbench.errors import ModelError
 from kvbench.explain.finding import Explanation, Finding, Verdict
 from kvbench.model.spec import ModelSpec
+from kvbench_vllm.snapshot_rules import explain_page
 from kvbench_vllm.start_log import StartLog, read_start_log
 from kvbench_vllm.start_log_geometry import geometry_findings
 from kvbench_vllm.start_log_words import memory_findings, pool_findings, unexplained
@@ -33,7 +34,10 @@ def explain_start_log(text: str, model: ModelSpec | None) -> Explanation | None:
     found += unexplained(log, found)
     version = log.words.get("version", "")
     return Explanation(
-        engine=f"vllm {version}".strip(), findings=tuple(found), assumptions=tuple(assumptions)
+        engine=f"vllm {version}".strip(),
+        findings=tuple(found),
+        assumptions=tuple(assumptions),
+        state=explain_page(text),
     )
 
 
