@@ -220,11 +220,14 @@ def expectation_table(found: Sequence[ExpectVerdict]) -> Table:
     for item in found:
         by_name.setdefault((item.name, item.relation), []).append(item)
     ordered = sorted(by_name.values(), key=lambda group: all(_is_met(item) for item in group))
+    rows = tuple(_expectation_row(group) for group in ordered)
+    columns = ("expectation", "benchmark", "metric", "expected", "found", "state", "not met")
+    width = len(columns) - all(_is_met(item) for item in found)
     return Table(
         name="expectations",
         caption="Expectations and gates of the suite",
-        columns=("expectation", "benchmark", "metric", "expected", "found", "state", "not met"),
-        rows=tuple(_expectation_row(group) for group in ordered),
+        columns=columns[:width],
+        rows=tuple(row[:width] for row in rows),
     )
 
 

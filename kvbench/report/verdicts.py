@@ -233,17 +233,20 @@ def _fragmentation(run: RunFrames) -> Iterator[Sentence]:
 
 
 def _sharing(run: RunFrames) -> Iterator[Sentence]:
+    in_bytes = run.values[run.values["metric"] == "shared_saved_bytes"]["benchmark"]
     for metric, verb in (
         ("shared_saved_bytes", "saves"),
         ("shared_saved_blocks", "saves"),
         ("prefix_hit_ratio", "finds"),
     ):
         rows = run.values[(run.values["metric"] == metric) & (run.values["value"] > 0)]
+        if metric == "shared_saved_blocks":  # where bytes are known too, they say the same
+            rows = rows[~rows["benchmark"].isin(in_bytes)]
         for (benchmark, evidence), frame in groups_of(rows, "benchmark", "evidence"):
             best = extremes(frame)[1]
             span = interval(frame["value"].min(), frame["value"].max(), best["unit"])
             what = " of the prompt tokens in the cache" if verb == "finds" else ""
-            where = f", most with {_point(best, frame)}" if len(frame) > 1 else ""
+            where = f", most with {_point(best, frame)}" if frame["value"].nunique() > 1 else ""
             yield Sentence(
                 text=f"Prefix sharing {verb} {span}{what}{where}.",
                 evidence=(str(evidence),),
