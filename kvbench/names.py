@@ -1,4 +1,4 @@
-"""Names people type: suggestions for the nearest known one."""
+"""Names people type and counts they read: the nearest known name, nouns after numbers."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {near[0]!r}?"
     return f"; known: {', '.join(names)}" if names else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """Return ``1 block``, ``2 blocks``, ``0 blocks``, for nouns that take an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

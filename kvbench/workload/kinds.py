@@ -276,11 +276,15 @@ def _check_range(param: Param, value: object) -> tuple[str, str] | None:
 
 
 def _rate_problem(known: Iterable[str], params: Mapping[str, object]) -> list[tuple[str, str]]:
-    if "arrival" not in known or "rate_per_s" in params:
+    if "arrival" not in known:
         return []
     arrival = params.get("arrival", "all_at_once")
-    if arrival == "all_at_once":
+    stated = "rate_per_s" in params
+    if stated == (arrival != "all_at_once"):
         return []
+    if stated:
+        idle = "has no effect on arrival = 'all_at_once'; state another arrival, as in 'poisson'"
+        return [("rate_per_s", idle)]
     return [("rate_per_s", f"is missing; arrival = {arrival!r} needs the mean requests per second")]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kvbench.errors import CellFailed, KvbenchError
+from kvbench.names import counted
 
 
 class PoolError(KvbenchError, ValueError):
@@ -220,7 +221,8 @@ class BlockManager:
         if blocks > len(self._free):
             raise PoolExhausted(
                 "pool_exhausted",
-                f"{what}: needs {blocks} blocks, {len(self._free)} of {self.num_blocks} are free",
+                f"{what}: needs {counted(blocks, 'block')}, {len(self._free)} of "
+                f"{self.num_blocks} are free",
             )
 
     def _take(self) -> int:

@@ -273,8 +273,9 @@ def _warn(requests: RequestStream, summary: dict[str, Any]) -> None:
 
 def _dropped(summary: dict[str, Any]) -> str:
     """Say how many requests are left out, and what they were too large for."""
+    from kvbench.names import counted
+
     reserved = summary.get("max_model_len")
     each = f"; each reserves {reserved} tokens (--max-model-len)" if reserved else ""
-    count = summary["dropped_requests"]
-    noun, was = ("request", "was") if count == 1 else ("requests", "were")
-    return f"{count} {noun} can never fit {summary['num_blocks']} blocks and {was} left out{each}."
+    dropped = counted(summary["dropped_requests"], "request")
+    return f"{dropped} left out, too large for {summary['num_blocks']} blocks{each}."

@@ -134,7 +134,7 @@ def test_a_copy_needs_a_free_block() -> None:
     pool = BlockManager(2, 4)
     pool.allocate("A", 6)
     pool.fork("A", "B")
-    with pytest.raises(PoolExhausted, match="needs 1 blocks, 0 of 2 are free"):
+    with pytest.raises(PoolExhausted, match="needs 1 block, 0 of 2 are free"):
         pool.append("B", 1)
 
 

@@ -175,7 +175,7 @@ def test_fork_savings_scale_with_the_kv_heads(heads: int, block_bytes: int) -> N
 
 
 def test_forks_that_do_not_fit_fail_with_a_reason() -> None:
-    with pytest.raises(CellFailed, match="needs 1 blocks, 0 of 2 are free") as caught:
+    with pytest.raises(CellFailed, match="needs 1 block, 0 of 2 are free") as caught:
         allocate(study="fork", context_tokens=10, forks=1, block_size=8, pool_blocks=2)
     assert caught.value.reason == "pool_exhausted"
 
@@ -285,7 +285,7 @@ def test_dropped_requests_and_bad_lines_are_told(tmp_path: Path) -> None:
             block_size=4,
         )
         assert len(output.warnings) == 3
-        assert output.warnings[0] == "1 requests could never fit and were left out."
+        assert output.warnings[0] == "1 request that could never fit left out."
         assert value(output, "dropped_requests_count") == 1
 
 

@@ -229,7 +229,7 @@ def test_nothing_left_to_run_is_exit_code_4(
 ) -> None:
     code, out, err = _run(capsys, str(trace), "--blocks", "2", "--format", "json")
     assert (code, json.loads(out)["dropped_requests"]) == (4, 2)
-    assert err == "kvbench: 2 requests can never fit 2 blocks and were left out.\n"
+    assert err == "kvbench: 2 requests left out, too large for 2 blocks.\n"
 
 
 @pytest.mark.parametrize(("policy", "blocks_each"), [("contiguous", 43 / 16), ("buddy", 4)])

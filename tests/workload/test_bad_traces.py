@@ -139,7 +139,9 @@ def test_a_bad_line_can_be_counted_instead(
     assert trace.counts.requests == len(requests) >= 1
     assert trace.counts.messages[0].startswith(f"{path}:{line}: ")
     assert message in trace.counts.messages[0]
-    assert trace.remarks() == ("1 bad lines of bad.txt were left out.",)
+    assert trace.remarks() == (
+        f"1 bad line of bad.txt left out, first {trace.counts.messages[0]}.",
+    )
 
 
 @settings(
@@ -205,6 +207,30 @@ def test_a_trace_without_requests_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "empty.csv"
     path.write_text(text)
     with pytest.raises(TraceError, match="holds no request"):
+        list(open_trace(path))
+
+
+def test_a_trace_of_bad_lines_only_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(AZURE.splitlines()[0] + "\nbad\n")
+    with pytest.raises(TraceError, match=r"holds no request .*1 bad line .*bad.csv:2: 1 fields"):
+        list(open_trace(path, on_bad_line="count"))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"", "no text"), (b"\xff\xfe{", "not UTF-8 text")], ids=["empty", "bytes"]
+)
+def test_why_a_format_is_unknown(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "what"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=f"what:1: {why}.*; not a trace kvbench knows"):
+        detect_format(path)
+
+
+def test_a_cut_off_row_of_json_is_named_in_plain_words(tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl"
+    path.write_text('{"prompt_tokens": 5, "output_tokens": 5}\n{"prompt_tok')
+    with pytest.raises(TraceError, match=r"cut.jsonl:2: not JSON: .*starting at column 2"):
         list(open_trace(path))
 
 

@@ -122,6 +122,7 @@ def test_what_a_trace_counts_can_be_asked_afterwards(tmp_path: Path) -> None:
         ({"rate_per_s": float("inf")}, "rate_per_s", "expected a finite number"),
         ({"arrival_cv": -1.0}, "arrival_cv", "expected more than 0"),
         ({"on_s": 0}, "on_s", "expected more than 0"),
+        ({"rate_per_s": 5}, "rate_per_s", "no effect on arrival = 'all_at_once'"),
     ],
 )
 def test_wrong_keys_are_named(changes: dict[str, object], key: str, message: str) -> None:

@@ -43,7 +43,8 @@ def parse_object(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
-        raise BadLine(f"not JSON: {error.msg} at column {error.colno}") from None
+        what = error.msg.removesuffix(" at")
+        raise BadLine(f"not JSON: {what} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:
         raise BadLine(f"not a row: {error}") from None
     if not isinstance(row, dict):

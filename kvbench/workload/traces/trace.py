@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from kvbench.errors import TraceError
-from kvbench.names import did_you_mean
+from kvbench.names import counted, did_you_mean
 from kvbench.workload.request import Request
 from kvbench.workload.traces.csv_rows import (
     AZURE_COLUMNS,
@@ -115,17 +115,19 @@ class Trace:
             counts.requests += 1
             yield request
         if not counts.requests:
-            raise TraceError(f"{self.path}: holds no request ({self.format} expected)")
+            bad = f"; {self.remarks()[0]}" if counts.rejected else ""
+            raise TraceError(f"{self.path}: holds no request ({self.format} expected){bad}")
 
     def remarks(self) -> tuple[str, ...]:
         """Return what the last pass did not take as it stands, one sentence each."""
-        counts = self.counts
+        counts, name = self.counts, self.path.name
         found = {
-            f"{counts.rejected} bad lines of {self.path.name} were left out": counts.rejected,
-            f"{counts.zero_outputs} requests of {self.path.name} state 0 output tokens and were "
+            f"{counted(counts.rejected, 'bad line')} of {name} left out, first "
+            f"{''.join(counts.messages[:1])}": counts.rejected,
+            f"{counted(counts.zero_outputs, 'request')} of {name} with 0 output tokens, "
             "taken to have 1": counts.zero_outputs,
-            f"{counts.reordered} requests of {self.path.name} arrive before their predecessor "
-            "and were taken to arrive with it": counts.reordered,
+            f"{counted(counts.reordered, 'request')} of {name} with an arrival before the "
+            "predecessor's, taken to arrive with it": counts.reordered,
         }
         return tuple(f"{sentence}." for sentence, count in found.items() if count)
 
@@ -206,8 +208,9 @@ def detect_format(path: Path) -> str:
     number, line = next(_numbered(path), (1, ""))
     found = _mark_of(line) if isinstance(line, str) else None
     if found is None:
+        why = f"{line}; " if isinstance(line, BadLine) else "" if line.strip() else "no text; "
         raise TraceError(
-            f"{path}:{number}: not a trace kvbench knows; expected one of {', '.join(FORMATS)}"
+            f"{path}:{number}: {why}not a trace kvbench knows; expected one of {', '.join(FORMATS)}"
         )
     return found
 

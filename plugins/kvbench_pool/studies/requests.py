@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kvbench.engine import Cell
 from kvbench.errors import CellFailed
+from kvbench.names import counted
 from kvbench.workload.load import RequestStream, open_workload
 from kvbench.workload.spec import WorkloadSpec
 
@@ -40,6 +41,6 @@ def at_rate(requests: RequestStream, scale: float) -> RequestStream:
 def warnings_of(requests: RequestStream, dropped: int) -> Iterator[str]:
     """Yield what a reader has to know about requests that were not replayed as stated."""
     if dropped:
-        yield f"{dropped} requests could never fit and were left out."
+        yield f"{counted(dropped, 'request')} that could never fit left out."
     if requests.trace is not None:
         yield from requests.trace.remarks()
