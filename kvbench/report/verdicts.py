@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -341,9 +340,20 @@ def coverage_sentence(cells: pd.DataFrame) -> str:
     holes = cells[cells["status"] != "passed"]
     if holes.empty:
         return f"{text}."
-    counts = Counter(zip(holes["status"], holes["reason"], strict=True))
-    parts = [f"{counts[key]:,} {key[0]} ({key[1]})" for key in sorted(counts)]
+    parts = [
+        f"{len(part):,} {status} ({reason}{_one_error(part)})"
+        for (status, reason), part in sorted(
+            groups_of(holes, "status", "reason"), key=lambda group: group[0]
+        )
+    ]
     return f"{text}; {', '.join(parts)}."
+
+
+def _one_error(holes: pd.DataFrame) -> str:
+    """What the engine said, where it said the same short thing about all these cells."""
+    said = holes["error"].fillna("").unique().tolist()
+    is_short = len(said) == 1 and 0 < len(said[0]) <= MAX_MEANING and "\n" not in said[0]
+    return f": {said[0].rstrip('.')}" if is_short else ""
 
 
 def _telling(frame: pd.DataFrame, role: str) -> float | None:

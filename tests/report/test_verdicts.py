@@ -73,8 +73,9 @@ def test_stated_bounds_are_said_as_a_range():
 
 def test_holes_are_counted_with_their_reasons():
     assert coverage_sentence(run_frames(sample_results()).cells) == (
-        "21 of 24 cells passed; 1 failed (oom), 1 skipped (kv_exceeds_device), "
-        "1 unsupported (engine_unavailable)."
+        "21 of 24 cells passed; 1 failed (oom: CUDA out of memory), "
+        "1 skipped (kv_exceeds_device: needs 64 GiB, the device has 24 GiB), "
+        "1 unsupported (engine_unavailable: vllm is not installed; pip install vllm)."
     )
 
 
