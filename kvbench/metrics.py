@@ -62,7 +62,7 @@ SHARED: dict[str, tuple[str, Direction, str]] = {
     "evicted_blocks": ("blocks", _LOWER, "Cached blocks that lost their content."),
     "preemptions_count": ("count", _LOWER, "Times a running request lost its blocks."),
     "recomputed_tokens": ("tokens", _LOWER, "Tokens computed again after a preemption."),
-    "steps_count": ("count", _NONE, "Scheduler steps of the run."),
+    "steps_count": ("count", _LOWER, "Scheduler steps that the workload took."),
     "requests_count": ("count", _NONE, "Requests of the workload that were run."),
     "device_used_bytes": ("bytes", _LOWER, "Memory in use on the device."),
     "process_used_bytes": ("bytes", _LOWER, "Memory that the engine's process holds."),

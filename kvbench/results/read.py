@@ -30,7 +30,7 @@ def is_killed(path: Path) -> bool:
     return path.is_dir() and not (path / CELLS_FILE).exists() and (path / JOURNAL_FILE).exists()
 
 
-def read_results(path: Path) -> Results:
+def read_results(path: Path | str) -> Results:
     """Read the results of a run.
 
     Args:
@@ -40,6 +40,7 @@ def read_results(path: Path) -> Results:
     Raises:
         ResultsError: There are no results, they are damaged, or a newer kvbench wrote them.
     """
+    path = Path(path)
     run_dir = path if path.is_dir() else path.parent
     if not path.exists():
         raise ResultsError(f"{path}: no such run")

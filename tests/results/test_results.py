@@ -110,6 +110,7 @@ def test_round_trip_and_equal_bytes(tmp_path: Path) -> None:
 def test_read_by_folder_or_file(tmp_path: Path, name: str) -> None:
     write_results(tmp_path, small())
     assert read_results(tmp_path / name).run_id == "run-1"
+    assert read_results(str(tmp_path / name)).run_id == "run-1"
 
 
 def test_key_value_metadata_is_prefixed(tmp_path: Path) -> None:
