@@ -111,13 +111,13 @@ _SCHEDULER: tuple[Option, ...] = (
     Option(
         name="enable_prefix_caching",
         type="bool",
-        help="Share and keep full prefix blocks (vllm policy); without it as vLLM would: not "
-        "for models with recurrent state.",
+        help="Share and keep full prefix blocks, and states at the ends of blocks (vllm policy); "
+        "without it as vLLM would: not for models with recurrent state.",
     ),
     Option(
         name="prefix_cache_retention_interval",
         type="int",
-        help="Tokens between the kept prefixes of sliding layers (vllm policy); the block size "
+        help="Tokens between the kept prefixes of windows and states (vllm policy); the block size "
         "keeps them all, 0 as in vLLM only where prompts ended or parted.",
         default=0,
         minimum=0,

@@ -13,7 +13,7 @@ from kvbench.device.budget import make_budget
 from kvbench.device.catalog import load_device
 from kvbench.device.conditions import Conditions
 from kvbench.engine import Cache, Direction, Stage
-from kvbench.errors import CellFailed, KvbenchError, ModelError
+from kvbench.errors import CellFailed, ModelError
 from kvbench.model.load import load_model
 from kvbench.model.spec import FullLayer, ModelSpec, SlidingLayer, StateLayer, StateTensor
 from kvbench.plugins import load_plugins
@@ -22,6 +22,7 @@ from kvbench_pool.plugin import kvbench_allocate
 from kvbench_pool.policies import POLICIES
 from kvbench_pool.pool_metrics import METRICS
 from kvbench_pool.studies.max_concurrency import highest
+from kvbench_pool.vllm_policy.pool_split import PARTS
 from tests.pool.cells import allocate, dense_model, make_cell, value, values
 
 CONSTANT = {"kind": "constant", "requests": 8, "prompt_tokens": 4100, "output_tokens": 1}
@@ -349,17 +350,27 @@ def test_plain_policies_refuse_recurrent_state() -> None:
         allocate(policy="radix", model=STATEFUL, workload=LONG, pool_blocks=300, block_size=16)
 
 
-def test_the_vllm_policy_holds_state_pages_without_prefix_caching() -> None:
-    output = allocate(policy="vllm", model=STATEFUL, workload=LONG, pool_blocks=300)
+def test_the_vllm_policy_keeps_states_for_later_requests_when_told_to() -> None:
+    """Turns of one conversation: without caching none finds anything."""
+    turns = {
+        "kind": "multi_turn",
+        "conversations": 1,
+        "turns": 3,
+        "system_tokens": 64,
+        "prompt_tokens": 40,
+        "output_tokens": 10,
+        "think_s": 5,
+    }
+    options = {"policy": "vllm", "model": STATEFUL, "workload": turns, "pool_blocks": 300}
+    output = allocate(**options)
     assert output.effective["enable_prefix_caching"] is False
-    with pytest.raises(KvbenchError, match="without prefix caching"):
-        allocate(
-            policy="vllm",
-            model=STATEFUL,
-            workload=LONG,
-            pool_blocks=300,
-            enable_prefix_caching=True,
-        )
+    assert value(output, "hit_tokens") == 0
+    kept = allocate(**options, enable_prefix_caching=True)
+    assert kept.effective["enable_prefix_caching"] is True
+    assert value(kept, "hit_tokens") > 0
+    shares = [value(kept, f"part_{part}_ratio") for part in PARTS]
+    assert sum(shares) == pytest.approx(1)
+    assert value(kept, "part_state_ratio") > 0
 
 
 # --- curves and searches --------------------------------------------------------------------------

@@ -32,6 +32,10 @@ def _sliding(window: int) -> CacheGroup:
 
 
 _STATE = CacheGroup(kind=GroupKind.STATE, fixed_blocks=2)
+_EXPORTED = CacheGroup(kind=GroupKind.STATE, fixed_blocks=3)
+#: Of one request: the state that the older of two steps in flight starts from, and the running and
+#: the exported one of each of them.
+_MOST_STATES = 5
 _KINDS = {
     "full": (FULL,),
     "sliding": (_sliding(9),),
@@ -43,6 +47,7 @@ _KINDS = {
     "full and two windows": (FULL, _sliding(17), _sliding(5), _sliding(5)),
     "full and state": (FULL, _STATE),
     "state, full and sliding": (_STATE, FULL, _sliding(9)),
+    "full and exported state": (FULL, _EXPORTED),
 }
 
 
@@ -73,7 +78,6 @@ class PolicyMachine(RuleBasedStateMachine):
         interval: int | None,
     ) -> None:
         caching, reserve, is_async = flags
-        has_state = any(group.kind is GroupKind.STATE for group in self.groups)
         least = len(self.groups) * (-(-(_MOST_TOKENS + ahead) // block_size) + 2)
         self.config = PoolConfig(
             num_blocks=1 + least + spare,
@@ -81,7 +85,7 @@ class PolicyMachine(RuleBasedStateMachine):
             max_num_seqs=seats,
             max_num_batched_tokens=seats + budget,
             watermark=watermark,
-            enable_prefix_caching=caching and not has_state,
+            enable_prefix_caching=caching,
             reserve_full_prompt=reserve,
             async_scheduling=is_async,
             lookahead_tokens=ahead,
@@ -165,6 +169,7 @@ class PolicyMachine(RuleBasedStateMachine):
         size, end = self.config.block_size, part.computed + part.tokens
         for group, table in enumerate(self.scheduler.cache.table(part.job)):
             if self.groups[group].kind is GroupKind.STATE:
+                self._write_state(part, group, table)
                 continue
             for place in range(part.computed // size, -(-end // size)):
                 block = table[place]
@@ -172,6 +177,20 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert writers.setdefault(block, part.job.index) == part.job.index
                 is_full = (place + 1) * size <= end
                 self.contents[block] = (group, part.job.keys[place] if is_full else -1)
+
+    def _write_state(self, part: Scheduled, group: int, table: list[int]) -> None:
+        """The running state is overwritten by the one after the step's last token."""
+        end = part.computed + part.tokens
+        if self.config.enable_prefix_caching:
+            place, rest = divmod(end - 1, self.config.block_size)
+            is_whole = rest + 1 == self.config.block_size
+            assert self.pool.holders(table[place]) == 1
+            self.contents[table[place]] = (group, part.job.keys[place] if is_whole else -1)
+            # A state between the chunk's ends was exported from inside it.
+            between = range(-(-part.computed // self.config.block_size), place)
+            for at in (at for at in between if table[at] != NULL):
+                assert self.groups[group].exports_states
+                self.contents[table[at]] = (group, part.job.keys[at])
 
     @invariant()
     def check_blocks(self) -> None:
@@ -230,10 +249,14 @@ class PolicyMachine(RuleBasedStateMachine):
             for index, table in tables.tables.items():
                 job = running[index]
                 processed, nulls = job.computed - job.in_flight, table.count(NULL)
-                if group.kind is GroupKind.STATE:
+                if group.kind is GroupKind.STATE and not self.config.enable_prefix_caching:
                     assert len(table) == group.fixed_blocks
                 else:
                     assert len(table) * self.config.block_size >= job.computed
+                if group.kind is GroupKind.STATE:
+                    assert table[-1] != NULL
+                    assert len(table) - nulls <= _MOST_STATES
+                    continue
                 # Null blocks pad the start, and only what no further token sees.
                 assert table[:nulls] == [NULL] * nulls
                 if group.kind is GroupKind.SLIDING:

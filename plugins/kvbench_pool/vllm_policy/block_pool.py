@@ -54,6 +54,10 @@ class BlockPool:
         """Return how many tables hold a block."""
         return self._holders[block]
 
+    def key_of(self, block: int) -> GroupKey | None:
+        """Return the prefix by which a block can be found."""
+        return self._key_of[block]
+
     def find(self, key: GroupKey) -> int | None:
         """Return a block with that prefix."""
         blocks = self.by_key.get(key)

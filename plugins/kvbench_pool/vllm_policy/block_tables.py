@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from kvbench_pool.vllm_policy.block_pool import NULL, BlockPool
-from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.config import PoolConfig
 
 #: Blocks found for a prefix: one tuple per block of the prefix, one id per group.
 Hits: TypeAlias = list[tuple[int, ...]]
@@ -39,6 +39,9 @@ class FullTables:
         self.registered: dict[int, int] = {}
         self.num_entries = 0
         self.num_nulls = 0
+
+    def start_step(self) -> None:
+        """Take note that a new step is being decided."""
 
     def required(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
@@ -77,11 +80,26 @@ class FullTables:
         return tuple(blocks)
 
     def need(
-        self, job: int, tokens: int, hits: Sequence[int], computed: int, *, gate: bool = False
+        self,
+        job: int,
+        tokens: int,
+        hits: Sequence[int],
+        computed: int,
+        *,
+        gate: bool = False,
+        prefill_end: int = 0,
     ) -> int:
         """Blocks that leave the free queue if ``job`` gets room for ``tokens`` tokens.
 
         Found blocks that nobody holds wait in that queue, so adopting them costs too.
+
+        Args:
+            job: The job.
+            tokens: Tokens that need slots, those it has slots for included.
+            hits: Its found blocks, none once it runs.
+            computed: Tokens computed before.
+            gate: Whether this is the admission gate, which does not commit to anything.
+            prefill_end: Tokens from which on a chunk may export a state.
         """
         required = self.required(tokens)
         if gate and self.admission_cap is not None:
@@ -213,24 +231,3 @@ class SlidingTables(FullTables):
             return True
         ends = (tokens // self._block_size for tokens in resumes)
         return any(end - self._run <= block < end for end in ends)
-
-
-class StateTables(FullTables):
-    """Pages of layers with a state of fixed size; they know no prefixes."""
-
-    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, blocks: int) -> None:
-        super().__init__(pool, place, config)
-        self._blocks = blocks
-
-    def required(self, tokens: int) -> int:
-        """The same whatever the length."""
-        return self._blocks
-
-
-def make_tables(pool: BlockPool, place: int, config: PoolConfig, group: CacheGroup) -> FullTables:
-    """Return the tables for one group of a configuration."""
-    if group.kind is GroupKind.SLIDING:
-        return SlidingTables(pool, place, config, group.window_tokens)
-    if group.kind is GroupKind.STATE:
-        return StateTables(pool, place, config, group.fixed_blocks)
-    return FullTables(pool, place, config)

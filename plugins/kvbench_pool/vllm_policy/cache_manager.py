@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvbench_pool.vllm_policy.block_pool import BlockPool
-from kvbench_pool.vllm_policy.block_tables import FullTables, StateTables, make_tables
-from kvbench_pool.vllm_policy.config import GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.block_tables import FullTables, SlidingTables
+from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.job import Job
 from kvbench_pool.vllm_policy.pool_split import PoolSplit
+from kvbench_pool.vllm_policy.state_tables import AlignedStateTables, StateTables
 
 
 class CacheManager:
@@ -23,10 +24,15 @@ class CacheManager:
         self._config = config
         self.pool = BlockPool(config.num_blocks)
         self.groups: tuple[FullTables, ...] = tuple(
-            make_tables(self.pool, place, config, group)
+            _make_tables(self.pool, place, config, group)
             for place, group in enumerate(config.groups)
         )
         self._alike = _groups_alike(config)
+
+    def start_step(self) -> None:
+        """Take note that a new step is being decided."""
+        for tables in self.groups:
+            tables.start_step()
 
     def find(self, job: Job) -> list[list[int]]:
         """Return the found blocks of every group, all of the same length in tokens.
@@ -115,8 +121,11 @@ class CacheManager:
         *,
         gate: bool = False,
     ) -> int:
+        prefill_end = 0
+        if self._config.prefix_cache_retention_interval == 0:
+            prefill_end = max(job.prompt_tokens, job.known - 1)
         return sum(
-            tables.need(job.index, tokens, blocks, computed, gate=gate)
+            tables.need(job.index, tokens, blocks, computed, gate=gate, prefill_end=prefill_end)
             for tables, blocks in zip(self.groups, found, strict=True)
         )
 
@@ -149,27 +158,40 @@ class CacheManager:
         paged = [tables for tables in self.groups if not isinstance(tables, StateTables)]
         tokens = len(paged) * sum([job.computed for job in running])
         entries, nulls = sum(t.num_entries for t in paged), sum(t.num_nulls for t in paged)
-        state_blocks = sum(tables.num_entries for tables in states)
+        state_blocks = sum(len(tables.held) for tables in states)
+        state_again = sum(tables.held.total() for tables in states) - state_blocks
+        state_shared = sum(n > 1 for tables in states for n in tables.held.values())
+        shared = pool.num_shared - state_shared
         used = self._config.usable_blocks - pool.num_free - state_blocks
         # Entries that name a block once more than the first time; shared blocks are full.
         again = entries - nulls - used
         reserved = len(paged) * len(running) * self._config.lookahead_tokens
         return PoolSplit(
-            live=tokens - (nulls + again + pool.num_shared) * size,
-            shared=pool.num_shared * size,
+            live=tokens - (nulls + again + shared) * size,
+            shared=shared * size,
             tail=entries * size - tokens - reserved,
             reserved=reserved,
             state=state_blocks * size,
             cached=pool.num_cached_free * size,
             free=(pool.num_free - pool.num_cached_free) * size,
             null=size,
-            null_entries=nulls,
-            saved_blocks=again,
+            null_entries=nulls + sum(tables.num_nulls for tables in states),
+            saved_blocks=again + state_again,
         )
 
     def table(self, job: Job) -> list[list[int]]:
         """Return a job's blocks by group."""
         return [tables.tables.get(job.index, []) for tables in self.groups]
+
+
+def _make_tables(pool: BlockPool, place: int, config: PoolConfig, group: CacheGroup) -> FullTables:
+    if group.kind is GroupKind.SLIDING:
+        return SlidingTables(pool, place, config, group.window_tokens)
+    if group.kind is GroupKind.STATE and config.enable_prefix_caching:
+        return AlignedStateTables(pool, place, config, exports=group.exports_states)
+    if group.kind is GroupKind.STATE:
+        return StateTables(pool, place, config, group.fixed_blocks)
+    return FullTables(pool, place, config)
 
 
 def _groups_alike(config: PoolConfig) -> list[list[int]]:

@@ -12,6 +12,10 @@ from kvbench_pool.step_time import StepTime
 MIRRORS = "vllm 0.32.0"
 
 
+#: Pages of a request whose states are kept: the running one, the one before, an exported one.
+_EXPORTING_PAGES = 3
+
+
 class GroupKind(StrEnum):
     """How the layers of a group use their blocks."""
 
@@ -28,7 +32,9 @@ class CacheGroup:
         kind: ``full`` keeps every token, ``sliding`` the last ``window_tokens``, ``state`` a
             fixed number of pages whatever the length.
         window_tokens: Window of a ``sliding`` group.
-        fixed_blocks: Pages of one request in a ``state`` group.
+        fixed_blocks: Pages of one request in a ``state`` group. With prefix caching a state is
+            kept wherever a chunk ends at a block's end, two at a time in a running request; 3
+            stands for kernels that also export a state from inside the last chunk of a prompt.
     """
 
     kind: GroupKind = GroupKind.FULL
@@ -40,6 +46,11 @@ class CacheGroup:
             raise KvbenchError(f"a sliding window is at least 1 token, got {self.window_tokens}")
         if self.kind is GroupKind.STATE and self.fixed_blocks < 1:
             raise KvbenchError(f"a state group takes at least 1 block, got {self.fixed_blocks}")
+
+    @property
+    def exports_states(self) -> bool:
+        """Whether kernels export a state from inside a chunk."""
+        return self.kind is GroupKind.STATE and self.fixed_blocks == _EXPORTING_PAGES
 
 
 FULL = CacheGroup()
@@ -63,11 +74,11 @@ class PoolConfig:
             counts them. An engine on a GPU counts 2 under async scheduling; the decision logs
             count 1, since they were made where the platform clears that setting.
         lookahead_tokens: Slots held beyond the computed tokens for speculation.
-        prefix_cache_retention_interval: Which full blocks of sliding groups can be found later.
-            0 keeps the last window of blocks before the end of each prompt and before the place
-            where a request parted from a longer known prefix; a multiple of the block size keeps
-            a window of blocks before each such multiple as well; ``None`` keeps every block.
-            vLLM's own default is 0; the decision logs were made with ``None``.
+        prefix_cache_retention_interval: Which full blocks of sliding and state groups can be found
+            later. 0 keeps the last window of blocks, or the last state, before the end of each
+            prompt and before the place where a request parted from a longer known prefix; a
+            multiple of the block size keeps them before each such multiple as well; ``None``
+            keeps every block. vLLM's own default is 0; the decision logs were made with ``None``.
         groups: Cache groups in the engine's order.
         step_ms: Milliseconds of one step, by which arrivals become steps.
         step_time: Model that gives every step its seconds; requests then join when that clock
@@ -118,10 +129,13 @@ class PoolConfig:
             )
         if not self.groups:
             problems.append("groups is empty; expected at least one cache group")
-        if self.enable_prefix_caching and self.has_state:
+        if self.enable_prefix_caching and any(
+            group.kind is GroupKind.STATE and group.fixed_blocks > _EXPORTING_PAGES
+            for group in self.groups
+        ):
             problems.append(
-                "vLLM keeps state groups at fixed pages only without prefix caching; "
-                "set enable_prefix_caching to false"
+                f"a request holds at most {_EXPORTING_PAGES} state pages with prefix caching; "
+                "states for speculative tokens are not simulated"
             )
         return problems
 
@@ -129,6 +143,16 @@ class PoolConfig:
     def has_state(self) -> bool:
         """Whether some group holds fixed pages."""
         return any(group.kind is GroupKind.STATE for group in self.groups)
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether states of fixed size are kept for later requests."""
+        return self.has_state and self.enable_prefix_caching
+
+    @property
+    def exports_states(self) -> bool:
+        """Whether all state groups export states, so that a prompt's last chunk stays whole."""
+        return all(g.exports_states for g in self.groups if g.kind is GroupKind.STATE)
 
     @property
     def usable_blocks(self) -> int:

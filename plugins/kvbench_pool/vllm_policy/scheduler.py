@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kvbench_pool.vllm_policy.cache_manager import CacheManager
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.job import Job
+from kvbench_pool.vllm_policy.state_tables import aligned_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Scheduler:
 
     def __init__(self, config: PoolConfig) -> None:
         self._config = config
+        self._keeps_states = config.keeps_states
         self.cache = CacheManager(config)
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
@@ -58,6 +60,7 @@ class Scheduler:
         Nobody joins in a step that preempts.
         """
         step = Step()
+        self.cache.start_step()
         budget = self._continue_running(step, self._config.max_num_batched_tokens)
         if not step.preempted:
             self._admit_waiting(step, budget)
@@ -78,6 +81,7 @@ class Scheduler:
             if job.last_token_in_flight:
                 continue
             tokens = min(job.known + job.placeholders - job.computed, budget)
+            tokens = self._chunk(job, job.computed, tokens)
             if not tokens:
                 continue
             if not self._make_room(step, job, tokens):
@@ -115,8 +119,8 @@ class Scheduler:
                 continue
             found = self.cache.find(job)
             hit = len(found[0]) * self._config.block_size
-            tokens = min(job.known - hit, budget)
-            if not self.cache.admit(job, tokens, found, others=bool(self.running)):
+            tokens = self._chunk(job, hit, min(job.known - hit, budget))
+            if not tokens or not self.cache.admit(job, tokens, found, others=bool(self.running)):
                 break
             self.waiting.popleft()
             self.running.append(job)
@@ -124,6 +128,12 @@ class Scheduler:
             self._note(step, job, tokens, admitted=True)
             budget -= tokens
         self.waiting.extendleft(reversed(passed_over))
+
+    def _chunk(self, job: Job, start: int, tokens: int) -> int:
+        """Cut a chunk to where the state after it can be kept, if states are kept."""
+        if not self._keeps_states:
+            return tokens
+        return aligned_chunk(job, start, tokens, self._config)
 
     @staticmethod
     def _note(step: Step, job: Job, tokens: int, *, admitted: bool) -> None:

@@ -92,10 +92,20 @@ def _engine_config() -> VllmConfig:
         )
 
 
-def _spec(group: CacheGroup, block_size: int) -> Any:
+def _spec(group: CacheGroup, config: PoolConfig) -> Any:
+    block_size = config.block_size
     sizes: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1}
     if group.kind is GroupKind.SLIDING:
         return SlidingWindowSpec(sliding_window=group.window_tokens, dtype=torch.float32, **sizes)
+    if group.kind is GroupKind.STATE and config.enable_prefix_caching:
+        return MambaSpec(
+            block_size=block_size,
+            shapes=((1,),),
+            dtypes=(torch.float32,),
+            mamba_cache_mode="align",
+            num_prefill_checkpoint_blocks=int(group.exports_states),
+            prefill_checkpoint_alignment=1 if group.exports_states else None,
+        )
     if group.kind is GroupKind.STATE:
         # One page for any length: what the engine does without prefix caching.
         return MambaSpec(block_size=_MAX_LEN, shapes=((1,),), dtypes=(torch.float32,))
@@ -113,11 +123,13 @@ def make_scheduler(config: PoolConfig) -> Scheduler:
     engine.cache_config.block_size = config.block_size
     engine.cache_config.enable_prefix_caching = config.enable_prefix_caching
     engine.cache_config.num_gpu_blocks = config.num_blocks
+    engine.cache_config.mamba_cache_mode = "align" if config.keeps_states else "none"
     register_all_kvcache_specs(engine)
     groups = [
-        KVCacheGroupSpec([f"layer{place}"], _spec(group, config.block_size))
+        KVCacheGroupSpec([f"layer{place}"], _spec(group, config))
         for place, group in enumerate(config.groups)
     ]
+    is_fixed = config.has_state and not config.keeps_states
     kind = AsyncScheduler if config.async_scheduling else Scheduler
     scheduler = kind(
         vllm_config=engine,
@@ -128,7 +140,7 @@ def make_scheduler(config: PoolConfig) -> Scheduler:
             prefix_cache_retention_interval=config.prefix_cache_retention_interval,
         ),
         structured_output_manager=StructuredOutputManager(engine),
-        block_size=_MAX_LEN if config.has_state else config.block_size,
+        block_size=_MAX_LEN if is_fixed else config.block_size,
         hash_block_size=config.block_size,
         log_stats=False,
     )

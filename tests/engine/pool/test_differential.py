@@ -18,6 +18,7 @@ from kvbench_pool.vllm_policy.stepwise import run_stepwise
 from tests.engine.pool.real_scheduler import RealRun
 
 _STATE = CacheGroup(kind=GroupKind.STATE)
+_EXPORTED = CacheGroup(kind=GroupKind.STATE, fixed_blocks=3)
 
 
 def _sliding(window: int) -> CacheGroup:
@@ -89,7 +90,7 @@ def _cases(
     kinds = {group.kind for group in found}
     # The engine refuses other intervals where they would do nothing.
     intervals: tuple[int | None, ...] = (None, 0, 0)
-    if GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds:
+    if caching or (GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds):
         intervals = (*intervals, size, 2 * size, 5 * size)
     config = PoolConfig(
         num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
@@ -165,6 +166,26 @@ def test_windows_and_hybrids(case: tuple[PoolConfig, list[Request]]) -> None:
 @settings(parent=_MANY, max_examples=60)
 @given(_cases(st.sampled_from(((FULL, _STATE), (_STATE, FULL, _sliding(9)))), caching=False))
 def test_state_pages(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+_STATES = (
+    (_STATE,),
+    (FULL, _STATE),
+    (FULL, _STATE, _STATE),
+    (_STATE, FULL, _sliding(9)),
+    (_sliding(5), _STATE),
+    (FULL, _EXPORTED),
+    (_EXPORTED,),
+    (FULL, _EXPORTED, _sliding(9)),
+    (FULL, _EXPORTED, _STATE),
+)
+
+
+@pytest.mark.timeout(1200)
+@_MANY
+@given(_cases(st.sampled_from(_STATES), caching=True))
+def test_states_at_the_ends_of_blocks(case: tuple[PoolConfig, list[Request]]) -> None:
     _compare_and_tell(*case)
 
 
