@@ -26,7 +26,7 @@ from pathlib import Path
 
 from kvbench.engine import EngineConfig
 from kvbench.model.load import load_model
-from kvbench_vllm.client import Prompt, checked, send_all
+from kvbench_vllm.client import Prompt, checked, send_load
 from kvbench_vllm.endpoint import Endpoint
 from kvbench_vllm.options import OPTIONS
 from kvbench_vllm.prompts import tokens_of
@@ -91,7 +91,7 @@ def ours(endpoint: Endpoint, name: str, count: int) -> None:
         Prompt(token_ids=tokens, output_tokens=OUTPUT_TOKENS)
         for tokens in prompt_tokens(name, count)
     ]
-    checked(asyncio.run(send_all(endpoint, prompts, CONCURRENCY)))
+    checked(send_load(endpoint, prompts, CONCURRENCY))
 
 
 def theirs(endpoint: Endpoint, name: str, count: int) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -86,6 +89,46 @@ class Load:
         return self.client_cpu_s > CLIENT_BOUND_SHARE * self.wall_s
 
 
+def send_load(endpoint: Endpoint, prompts: Sequence[Prompt], concurrency: int) -> Load:
+    """Send ``prompts`` on an event loop in a thread of its own; see ``send_all``.
+
+    A signal that raises in the calling thread ends the sending: uvloop would swallow it.
+    """
+    with _loop_in_a_thread() as loop:
+        return asyncio.run_coroutine_threadsafe(
+            send_all(endpoint, prompts, concurrency), loop
+        ).result()
+
+
+@contextmanager
+def _loop_in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
+    """A running event loop; what still runs on it at the end is cancelled."""
+    end, started = asyncio.Event(), Future[asyncio.AbstractEventLoop]()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            started.set_result(runner.get_loop())
+            runner.run(end.wait())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    loop = started.result()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """That of uvloop, where it is installed: a quarter less work a token than Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
 async def send_all(endpoint: Endpoint, prompts: Sequence[Prompt], concurrency: int) -> Load:
     """Send ``prompts``, at most ``concurrency`` at a time, and wait for all responses."""
     gate = asyncio.Semaphore(concurrency)
@@ -146,7 +189,7 @@ def _response(reply: Reply, began: float, start: float) -> Response:
         text = reply.body.decode("utf-8", "replace")
         raise ValueError(f"HTTP {reply.status}: {' '.join(text.split())[:200]}")
     *events, end = _events(reply) or [(0.0, b"")]
-    if end[1] != b"[DONE]" or len(events) < 2:
+    if end[1][5:].strip() != b"[DONE]" or len(events) < 2:
         raise ValueError("the stream ended before its end mark")
     usage, times = _usage(events[-1][1]), [at_s for at_s, _ in events[:-1]]
     return Response(
@@ -161,18 +204,18 @@ def _response(reply: Reply, began: float, start: float) -> Response:
 
 
 def _events(reply: Reply) -> list[tuple[float, bytes]]:
-    """Events of a stream: when the read came in that ended each, and its data."""
+    """Events of a stream that carry data: when the read came in that ended each, and its text."""
     body = reply.body
     separator = b"\r\n\r\n" if b"\r\n\r\n" in body else b"\n\n"
-    events = body.split(separator)[:-1]
     whole = all(piece.endswith(separator) for piece in reply.pieces)
-    if whole and len(events) == len(reply.pieces):
+    if whole and body.count(separator) == len(reply.pieces):
         # As servers send them: one event a piece.
-        times: Iterable[float] = reply.times_s
+        times, events = reply.times_s, reply.pieces
     else:
-        times = _times(reply, (len(event) + len(separator) for event in events))
+        events = body.split(separator)[:-1]
+        times = list(_times(reply, (len(event) + len(separator) for event in events)))
     found = zip(times, events, strict=True)
-    return [(at_s, event[5:].strip()) for at_s, event in found if event.startswith(b"data:")]
+    return [(at_s, event) for at_s, event in found if event.startswith(b"data:")]
 
 
 def _times(reply: Reply, lengths: Iterable[int]) -> Iterator[float]:
@@ -190,7 +233,7 @@ def _times(reply: Reply, lengths: Iterable[int]) -> Iterator[float]:
 
 def _usage(event: bytes) -> dict[str, Any]:
     try:
-        usage = json.loads(event)["usage"]
+        usage = json.loads(event[5:])["usage"]
         int(usage["prompt_tokens"]), int(usage["completion_tokens"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

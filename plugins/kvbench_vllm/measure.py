@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 
 from kvbench.engine import Cache, Cell, CellOutput, Evidence, Observation
 from kvbench.errors import CellFailed
-from kvbench_vllm.client import Load, Prompt, checked, send_all
+from kvbench_vllm.client import Load, Prompt, checked, send_load
 from kvbench_vllm.memory import group_bytes
 from kvbench_vllm.observer import settings
 from kvbench_vllm.prompts import cache_salt, prompt_token_ids, tokens_of, workload_requests
@@ -111,7 +110,7 @@ def _keep_watching(server: Server, seconds: float) -> None:
 
 def _send(cell: Cell, server: Server, prompts: Sequence[Prompt]) -> Load:
     concurrency = int(cell.settings["concurrency"]) or max(1, len(prompts))
-    return asyncio.run(send_all(server.endpoint, prompts, concurrency))
+    return send_load(server.endpoint, prompts, concurrency)
 
 
 def _salt(cell: Cell) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import signal
 import socket
+import sys
 import threading
 
 import pytest
 
 from kvbench.errors import CellFailed
-from kvbench_vllm.client import Load, Prompt, _response, checked, send_all
+from kvbench_vllm.client import Load, Prompt, _response, checked, send_load
 from kvbench_vllm.connection import Connections, Reply
 from kvbench_vllm.endpoint import TOKEN_VARIABLE, Endpoint
 from tests.vllm.scripted_server import (
@@ -26,7 +27,13 @@ from tests.vllm.scripted_server import (
 def send(script, count=1, timeout_s=20.0):
     prompts = [Prompt(token_ids=[1, 2, 3], output_tokens=4)] * count
     endpoint = Endpoint(url=script.url, model="m", timeout_s=timeout_s)
-    return asyncio.run(send_all(endpoint, prompts, concurrency=2))
+    return send_load(endpoint, prompts, concurrency=2)
+
+
+@pytest.fixture(autouse=True, params=["uvloop", "asyncio"])
+def _on_either_event_loop(request, monkeypatch):
+    if request.param == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
 
 
 def test_counts_are_the_servers_own():
@@ -85,7 +92,7 @@ def test_nobody_listening_is_an_error_of_the_request():
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     endpoint = Endpoint(url=f"http://127.0.0.1:{port}", model="m")
-    load = asyncio.run(send_all(endpoint, [Prompt(token_ids=[1], output_tokens=1)], 1))
+    load = send_load(endpoint, [Prompt(token_ids=[1], output_tokens=1)], 1)
     assert f"cannot connect to 127.0.0.1:{port}" in load.responses[0].error
 
 
@@ -169,3 +176,35 @@ def test_the_token_comes_from_the_environment_only(monkeypatch):
 def test_a_client_that_uses_its_whole_core_says_so():
     assert Load(responses=(), wall_s=1.0, client_cpu_s=0.9).client_bound
     assert not Load(responses=(), wall_s=1.0, client_cpu_s=0.5).client_bound
+
+
+def test_a_worker_that_is_told_to_end_stops_waiting():
+    """SIGTERM raises in the worker's main thread, which waits for a hanging server."""
+
+    class Told(BaseException):
+        pass
+
+    def told(number, frame):
+        raise Told
+
+    waiting = threading.Event()
+
+    def never(_):
+        waiting.set()
+        ended.wait(60)
+
+    def end_when_it_waits():
+        waiting.wait(60)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+    ended, before = threading.Event(), signal.signal(signal.SIGTERM, told)
+    ending = threading.Thread(target=end_when_it_waits)
+    try:
+        with serve_script(v1__completions=never) as script:
+            ending.start()
+            with pytest.raises(Told):
+                send(script, timeout_s=60)
+            ended.set()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        ending.join()
