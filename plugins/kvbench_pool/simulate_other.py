@@ -88,7 +88,7 @@ def _replay(
     from kvbench_pool.replay_clock import ReplayClock
     from kvbench_pool.step_time.models import clock_model
 
-    problem = table_problem(memory.arrangement, options["policy"])
+    problem = table_problem(memory.arrangement, f"policy {options['policy']!r}")
     if problem:
         raise KvbenchError(problem)
     shape = PoolShape(

@@ -430,14 +430,27 @@ def test_more_accepted_preemptions_never_mean_fewer_seats(policy: str) -> None:
     assert "max_num_seqs" in found[0].artifacts["tried concurrency"]
 
 
-def test_one_table_per_request_is_refused_where_a_layout_has_a_table_per_group() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": "radix", "layout": "vllm", "workload": CONSTANT},
+        {"study": "hit_curve", "workload": SHARED},
+        {"study": "fork", "context_tokens": 100},
+    ],
+)
+def test_one_table_per_request_is_refused_where_a_layout_has_a_table_per_group(
+    settings: dict[str, object],
+) -> None:
     """A block of the vllm layout holds gpt-oss's tokens in half of its layers only."""
     with pytest.raises(CellFailed, match="use layout 'paged'") as refused:
-        allocate(
-            policy="radix",
-            layout="vllm",
-            model=load_model("gpt-oss-20b"),
-            workload=CONSTANT,
-            pool_blocks=300,
-        )
+        allocate(model=load_model("gpt-oss-20b"), pool_blocks=300, **settings)
     assert refused.value.reason == "unsupported_layers"
+
+
+def test_a_fork_in_the_paged_layout_takes_the_bytes_of_every_layer() -> None:
+    output = allocate(
+        study="fork", context_tokens=32, layout="paged", model=load_model("gpt-oss-20b")
+    )
+    # 24 layers, keys and values, 8 heads of 64, bf16, 16 tokens.
+    assert value(output, "block_bytes") == 24 * 2 * 8 * 64 * 2 * 16
+    assert value(output, "fork_used_bytes") == 2 * value(output, "block_bytes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvbench.engine import Cell, CellOutput
 from kvbench_pool.manager import BlockManager, PoolExhausted
 from kvbench_pool.observe import simulated
+from kvbench_pool.one_table import check_one_table
 from kvbench_pool.settings import memory_of, setting
 
 #: Blocks of a pool that nobody limited.
@@ -15,8 +16,10 @@ def run(cell: Cell) -> CellOutput:
     """Fork the cell's prompt and let every child write.
 
     Raises:
-        CellFailed: The pool is too small, or an option is missing.
+        CellFailed: The pool is too small, an option is missing, or the model needs several tables
+            per request.
     """
+    check_one_table(cell, "study 'fork'")
     prompt, forks = setting(cell, "context_tokens", int), setting(cell, "forks", int)
     new_tokens = setting(cell, "new_tokens", int)
     memory = memory_of(cell, default_blocks=_UNLIMITED)

@@ -9,6 +9,7 @@ from kvbench.engine import Cell, CellOutput, Observation
 from kvbench_pool.belady import OptimalCache
 from kvbench_pool.lru_curve import LruCurve, capacities
 from kvbench_pool.observe import simulated, simulated_list
+from kvbench_pool.one_table import check_one_table
 from kvbench_pool.prefix_history import prefix_history
 from kvbench_pool.settings import Memory, memory_of, setting
 from kvbench_pool.studies.requests import requests_of, warnings_of
@@ -25,9 +26,10 @@ def run(cell: Cell) -> CellOutput:
     """Trace the cell's curve, up to its pool or, without one, to the whole working set.
 
     Raises:
-        CellFailed: The cell has no workload.
+        CellFailed: The cell has no workload, or a model of several tables per request.
         TraceError: The workload's trace cannot be read.
     """
+    check_one_table(cell, "study 'hit_curve'")
     memory = memory_of(cell, default_blocks=0)
     requests = requests_of(cell)
     history = prefix_history(requests, memory.block_size)

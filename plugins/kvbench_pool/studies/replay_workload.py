@@ -9,7 +9,7 @@ from kvbench.errors import CellFailed
 from kvbench.workload.request import Request
 from kvbench_pool.observe import simulated, simulated_series
 from kvbench_pool.occupancy import Occupancy
-from kvbench_pool.one_table import reserve_assumption, table_assumptions, table_problem
+from kvbench_pool.one_table import check_one_table, reserve_assumption, table_assumptions
 from kvbench_pool.policies import POLICIES, PoolShape
 from kvbench_pool.replay import Replay, SchedulerLimits
 from kvbench_pool.replay_clock import ReplayClock
@@ -83,7 +83,7 @@ def replay_cell(
     Raises:
         CellFailed: The token budget is below the seats, or the model cannot be replayed so.
     """
-    _check_groups(cell)
+    check_one_table(cell, f"policy {setting(cell, 'policy', str)!r}")
     budget = setting(cell, "max_num_batched_tokens", int)
     if budget < max_num_seqs:
         raise CellFailed(
@@ -107,12 +107,6 @@ def replay_cell(
     replay = Replay(policy, limits, Occupancy(memory.block_size), clock)
     replay.run(requests)
     return replay
-
-
-def _check_groups(cell: Cell) -> None:
-    problem = table_problem(arrangement_of(cell), setting(cell, "policy", str))
-    if problem:
-        raise CellFailed("unsupported_layers", problem)
 
 
 def _max_model_len(cell: Cell, memory: Memory) -> int:
