@@ -150,12 +150,16 @@ def _echo_times(times: Estimate, *, aside: bool) -> None:
     if not times.runnable_cells:
         click.echo(f"time: none; {times.basis}", err=aside)
         return
-    limits = f"{_duration(times.at_least_s)} to {_duration(times.at_most_s)}"
-    if times.expected_s is None:
-        text = f"not known, {limits}"
+    if times.expected_s is not None:
+        words = f"about {_duration(times.expected_s)}; based on {times.basis}"
     else:
-        text = f"about {_duration(times.expected_s)}"
-    click.echo(f"time: {text}; based on {times.basis}", err=aside)
+        words = (
+            f"not known, since earlier runs measured {times.known_cells:,} of "
+            f"{times.runnable_cells:,} cells; by the protocol at least "
+            f"{_duration(times.at_least_s)} (min_measure_s), and at most "
+            f"{_duration(times.at_most_s)} if every repeat ran into timeout_s"
+        )
+    click.echo(f"time: {words}", err=aside)
 
 
 def _duration(seconds: float) -> str:
