@@ -159,7 +159,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
     blocks = {
         "peak_used": series.peaks["used_blocks"],
         "mean_used": series.used_sum / busy,
-        "shared_saved": series.saved_peak,
+        "shared_saved": simulation.saved_peak,
     }
     waste = series.waste_sum / busy
     values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
@@ -176,9 +176,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
         "tail_waste_ratio": waste,
     }
     if simulation.split is not None and config.groups != (FULL,):
-        shared = _group_figures(simulation.split)
-        blocks["shared_saved"] = int(shared["shared_saved_blocks"])
-        values |= shared
+        values |= _group_figures(simulation.split)
     if per_block is not None:
         values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
         values |= {"block_bytes": per_block, "pool_bytes": config.num_blocks * per_block}
@@ -189,7 +187,6 @@ def _group_figures(split: SplitSeries) -> dict[str, float]:
     """Return what the series of one full-attention group cannot tell of other groups."""
     share = split.mean_shares()
     return {
-        "shared_saved_blocks": split.saved_peak,
         "mean_shared_saved_blocks": split.mean_saved_blocks,
         "fragmentation_ratio": share["tail"] + share["reserved"],
         "live_ratio": share["live"] + share["shared"],

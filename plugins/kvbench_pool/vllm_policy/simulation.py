@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvbench_pool.step_time.timing import RequestTimes, Timing
-from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.config import FULL, PoolConfig
 from kvbench_pool.vllm_policy.pool_split import SplitSeries
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
@@ -105,6 +105,13 @@ class Simulation:
     digest: str = ""
     timing: Timing | None = None
     split: SplitSeries | None = None
+
+    @property
+    def saved_peak(self) -> int:
+        """Most blocks at once that were not allocated because they are shared."""
+        if self.split is None or self.config.groups == (FULL,):
+            return self.series.saved_peak
+        return self.split.saved_peak
 
     def seconds_at(self, step: int) -> float:
         """Return the simulated seconds at which a step was decided."""

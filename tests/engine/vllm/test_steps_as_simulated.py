@@ -89,10 +89,13 @@ CASES = [
     Case("tiny-gemma3", 72),
     Case("tiny-gemma3", 72, retention=96),
     Case("tiny-deepseek-mla", 66, block_size=16),
-    # One block of each state group a sequence; the simulator has no prefixes of states.
+    # One block of each state group a sequence.
     Case("tiny-granite-hybrid", 22, block_size=256, caching=False),
     Case("tiny-granite-hybrid", 9, block_size=256, caching=False),
     Case("tiny-qwen3-next", 22, block_size=128, caching=False),
+    # States are kept at the ends of blocks.
+    Case("tiny-qwen3-next", 22, block_size=128),
+    Case("tiny-qwen3-next", 22, block_size=128, retention=128),
 ]
 
 
