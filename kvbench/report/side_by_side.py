@@ -29,8 +29,8 @@ from kvbench.report.tables import (
 from kvbench.report.verdicts import Sentence
 from kvbench.results.verdict import PairVerdict, Verdict
 
-#: Trend charts of one report.
-MAX_TRENDS = 8
+#: Trend charts of one report, and changes told on its first screen.
+MAX_TRENDS, MAX_CHANGES = 8, 5
 
 
 def history_charts(runs: Sequence[RunFrames]) -> list[Chart]:
@@ -134,8 +134,6 @@ def _sentences(
         evidence=(),
         topic="",
     )
-    for pair in sorted(whole.changed, key=severity, reverse=True)[:5]:
-        yield Sentence(text=_pair_sentence(pair), evidence=(pair.evidence,), topic=pair.benchmark)
     for step, found in change_points(steps):
         around = "; ".join(f"{key}: {old} → {now}" for key, old, now in step.environment[:4])
         yield Sentence(
@@ -145,6 +143,17 @@ def _sentences(
             evidence=(),
             topic="change point",
         )
+    for pair in _worst_of_each_metric(whole)[:MAX_CHANGES]:
+        yield Sentence(text=_pair_sentence(pair), evidence=(pair.evidence,), topic=pair.benchmark)
+
+
+def _worst_of_each_metric(whole: Change) -> list[PairVerdict]:
+    """The largest change of each metric of a benchmark, regressions first."""
+    ordered = sorted(whole.changed, key=severity, reverse=True)
+    first: dict[tuple[str, str, str], PairVerdict] = {}
+    for pair in ordered:
+        first.setdefault((pair.benchmark, pair.metric, pair.evidence), pair)
+    return list(first.values())
 
 
 def _pair_sentence(pair: PairVerdict) -> str:

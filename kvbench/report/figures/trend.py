@@ -39,7 +39,7 @@ def trend_lines(frame: pd.DataFrame, run_names: Sequence[str]) -> Figure:
     for row in rows_of(frame[frame["mark"] != ""]):
         axis.plot([row.place], [row.value], marker="o", markersize=13, color=INK, fillstyle="none",
                   linestyle="none")  # fmt: skip
-        axis.annotate(row.mark, (row.place, row.value), xytext=(0, 11), ha="center", fontsize=8,
+        axis.annotate(row.mark, (row.place, row.value), xytext=(-9, 6), ha="right", fontsize=8,
                       textcoords="offset points")  # fmt: skip
     axis.set_xticks(range(len(run_names)), run_names)
     axis.set_xlim(-0.2, len(run_names) - 0.8)
