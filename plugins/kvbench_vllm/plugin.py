@@ -68,7 +68,7 @@ _OWN = (
     ("latency_s", "s", _LOWER, "Seconds from sending a request to its last token."),
     ("inter_token_s", "s", _LOWER, "Mean seconds between a request's consecutive tokens."),
     ("output_tokens_per_s", "tokens_per_s", _HIGHER, "Output tokens of all requests a second."),
-    ("request_tokens", "tokens", _NONE, "Prompt and output tokens the server counted."),
+    ("request_tokens", "tokens", _NONE, "Prompt and output tokens of one request, as counted."),
     ("client_cpu_s", "s", _LOWER, "CPU seconds the client spent on one request."),
     ("prompt_tokens", "tokens", _NONE, "Prompt tokens the server processed."),
     ("generation_tokens", "tokens", _NONE, "Tokens the server generated."),

@@ -45,6 +45,7 @@ class Record:
     steps: list[Step] = field(default_factory=list)
     cached_tokens: dict[str, int] = field(default_factory=dict)
     prompt_tokens: dict[str, int] = field(default_factory=dict)
+    output_tokens: dict[str, int] = field(default_factory=dict)
     evicted_blocks: int = 0
     preemptions: int = 0
     clock: int = 0
@@ -119,6 +120,7 @@ def _note_outputs(record: Record, outputs: Sequence[Any]) -> None:
     for output in outputs:
         if output.num_cached_tokens is not None:
             record.cached_tokens.setdefault(output.request_id, output.num_cached_tokens)
+        record.output_tokens[output.request_id] = len(output.outputs[0].token_ids)
 
 
 def _cached_free_blocks(pool: Any) -> int | None:
@@ -170,6 +172,9 @@ def _observations(record: Record, engine: InProcessEngine, step_ms: float) -> It
     totals = {**_memory_figures(record, engine), **_scheduler_figures(record)}
     for name, value in totals.items():
         yield Observation(metric=name, value=value, evidence=Evidence.ENGINE)
+    for name, prompt_tokens in record.prompt_tokens.items():
+        tokens = prompt_tokens + record.output_tokens[name]
+        yield Observation(metric="request_tokens", value=tokens, evidence=Evidence.ENGINE)
     yield from _series(record.steps, step_ms)
 
 

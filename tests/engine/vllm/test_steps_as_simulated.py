@@ -125,6 +125,8 @@ def reported(engine: InProcessEngine, workload: list[Request], step_ms: float) -
     assert engine.llm.reset_prefix_cache()
     record = drive(engine, workload, step_ms)
     totals = (sum(record.cached_tokens.values()), record.preemptions, record.evicted_blocks)
+    generated = [record.output_tokens[str(index)] for index in range(len(workload))]
+    assert generated == [request.output_tokens for request in workload]
     steps = [
         (step.used_blocks, step.cached_blocks, step.running, step.waiting) for step in record.steps
     ]
