@@ -276,6 +276,6 @@ def _dropped(summary: dict[str, Any]) -> str:
     from kvbench.names import counted
 
     reserved = summary.get("max_model_len")
-    each = f"; each reserves {reserved} tokens (--max-model-len)" if reserved else ""
+    longer = f"longer than {reserved} tokens (--max-model-len), or " if reserved else ""
     dropped = counted(summary["dropped_requests"], "request")
-    return f"{dropped} left out, too large for {summary['num_blocks']} blocks{each}."
+    return f"{dropped} left out, {longer}too large for {summary['num_blocks']} blocks."

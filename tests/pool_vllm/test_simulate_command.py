@@ -252,7 +252,7 @@ def test_a_reservation_larger_than_the_pool_is_named(
     options = ("--blocks", "10", "--policy", "static", "--max-model-len", "161")
     code, _, err = _run(capsys, str(trace), *options)
     assert code == 4
-    assert "each reserves 161 tokens (--max-model-len)" in err
+    assert "longer than 161 tokens (--max-model-len), or too large for 10 blocks" in err
 
 
 def test_policies_with_one_table_count_every_layer(
@@ -289,3 +289,18 @@ def test_a_model_adds_bytes(trace: Path, capsys: pytest.CaptureFixture[str]) -> 
     # 32 layers, keys and values, 8 heads of 128, bf16, 16 tokens.
     assert summary["bytes_per_block"] == 32 * 2 * 8 * 128 * 2 * 16
     assert summary["peak_used_bytes"] == 3 * summary["bytes_per_block"]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("whisper-large-v3", "the vllm policy does not simulate 'cross' layers"),
+        ("DeepSeek-V4-Flash", "'sliding_mla' layers with blocks of 64 tokens in a pool of 256"),
+    ],
+)
+def test_layers_that_are_not_simulated_are_named(
+    model: str, message: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = _run(capsys, str(trace), "--blocks", "50", "--model", model)
+    assert (code, out) == (2, "")
+    assert message in err
