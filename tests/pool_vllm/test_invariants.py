@@ -36,10 +36,14 @@ _EXPORTED = CacheGroup(kind=GroupKind.STATE, fixed_blocks=3)
 #: Of one request: the state that the older of two steps in flight starts from, and the running and
 #: the exported one of each of them.
 _MOST_STATES = 5
+#: A multiple of every block size that is drawn.
+_CHUNKED = CacheGroup(kind=GroupKind.CHUNKED, window_tokens=16)
 _KINDS = {
     "full": (FULL,),
     "sliding": (_sliding(9),),
     "window of one token": (_sliding(1),),
+    "chunked": (_CHUNKED,),
+    "full and chunked": (FULL, _CHUNKED),
     "state": (_STATE,),
     "full and sliding": (FULL, _sliding(9)),
     "sliding and full": (_sliding(6), FULL),
@@ -261,6 +265,9 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert table[:nulls] == [NULL] * nulls
                 if group.kind is GroupKind.SLIDING:
                     unseen = max(0, processed + 1 - group.window_tokens)
+                    assert nulls * self.config.block_size <= unseen
+                elif group.kind is GroupKind.CHUNKED:
+                    unseen = processed - processed % group.window_tokens
                     assert nulls * self.config.block_size <= unseen
                 else:
                     assert not nulls

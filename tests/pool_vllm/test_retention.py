@@ -61,6 +61,23 @@ def test_where_a_request_leaves_a_longer_known_prefix_the_next_one_finds_it() ->
     assert third.parting_tokens == 0
 
 
+def test_only_the_chunk_in_hand_has_to_be_found() -> None:
+    """Chunks of 8 tokens, blocks of 4: the 14th token sees the block of the tokens 8 to 11."""
+    chunked = CacheGroup(kind=GroupKind.CHUNKED, window_tokens=8)
+    bench = _bench(0, groups=(FULL, chunked))
+    bench.admit(bench.job(range(14)))
+    again = bench.job(range(14))
+    found = bench.cache.find(again)
+    assert found == [[1, 2, 3], [0, 0, 7]]
+    assert bench.cache.admit(again, 2, found, others=True)
+    assert bench.cache.table(again) == [[1, 2, 3, 9], [0, 0, 7, 10]]
+
+
+def test_chunks_are_whole_blocks() -> None:
+    with pytest.raises(KvbenchError, match="a chunk is 6 tokens; expected whole blocks of 4"):
+        _bench(0, groups=(CacheGroup(kind=GroupKind.CHUNKED, window_tokens=6),))
+
+
 def test_full_attention_keeps_every_block() -> None:
     bench = _bench(0, groups=(FULL,))
     bench.admit(bench.job(range(22)))

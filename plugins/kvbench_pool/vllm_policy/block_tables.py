@@ -177,6 +177,26 @@ class FullTables:
         self.registered.pop(job, None)
 
 
+class ChunkedTables(FullTables):
+    """Tables of layers that see the tokens of their own chunk (chunked local attention)."""
+
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, chunk: int) -> None:
+        super().__init__(pool, place, config)
+        self._chunk = chunk
+        self.admission_cap = ceil_div(chunk + config.max_in_flight_tokens, config.block_size)
+
+    def skipped(self, computed: int) -> int:
+        """Blocks of the chunks before the one of the next token."""
+        return computed // self._chunk * self._chunk // self._block_size
+
+    def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
+        """Return what the last chunk has findable; chunks before it need not be found at all."""
+        limit = min(limit, len(keys))
+        unseen = self.skipped(limit * self._block_size)
+        seen = super().longest_hit(keys[unseen:limit], limit - unseen, places)
+        return [(NULL,) * len(places)] * unseen + seen
+
+
 class SlidingTables(FullTables):
     """Tables of layers that see the last ``window`` tokens, the current one included."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvbench_pool.vllm_policy.block_pool import BlockPool
-from kvbench_pool.vllm_policy.block_tables import FullTables, SlidingTables
+from kvbench_pool.vllm_policy.block_tables import ChunkedTables, FullTables, SlidingTables
 from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.job import Job
 from kvbench_pool.vllm_policy.pool_split import PoolSplit
@@ -187,6 +187,8 @@ class CacheManager:
 def _make_tables(pool: BlockPool, place: int, config: PoolConfig, group: CacheGroup) -> FullTables:
     if group.kind is GroupKind.SLIDING:
         return SlidingTables(pool, place, config, group.window_tokens)
+    if group.kind is GroupKind.CHUNKED:
+        return ChunkedTables(pool, place, config, group.window_tokens)
     if group.kind is GroupKind.STATE and config.enable_prefix_caching:
         return AlignedStateTables(pool, place, config, exports=group.exports_states)
     if group.kind is GroupKind.STATE:

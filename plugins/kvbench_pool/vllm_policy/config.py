@@ -21,6 +21,7 @@ class GroupKind(StrEnum):
 
     FULL = "full"
     SLIDING = "sliding"
+    CHUNKED = "chunked"
     STATE = "state"
 
 
@@ -29,9 +30,10 @@ class CacheGroup:
     """Layers that share block tables; all groups draw block ids from one pool.
 
     Attributes:
-        kind: ``full`` keeps every token, ``sliding`` the last ``window_tokens``, ``state`` a
-            fixed number of pages whatever the length.
-        window_tokens: Window of a ``sliding`` group.
+        kind: ``full`` keeps every token, ``sliding`` the last ``window_tokens``, ``chunked`` those
+            of the chunk of ``window_tokens`` in hand, ``state`` a fixed number of pages whatever
+            the length.
+        window_tokens: Window of a ``sliding`` group, chunk of a ``chunked`` one.
         fixed_blocks: Pages of one request in a ``state`` group. With prefix caching a state is
             kept wherever a chunk ends at a block's end, two at a time in a running request; 3
             stands for kernels that also export a state from inside the last chunk of a prompt.
@@ -42,8 +44,10 @@ class CacheGroup:
     fixed_blocks: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind is GroupKind.SLIDING and self.window_tokens < 1:
-            raise KvbenchError(f"a sliding window is at least 1 token, got {self.window_tokens}")
+        if self.kind in (GroupKind.SLIDING, GroupKind.CHUNKED) and self.window_tokens < 1:
+            raise KvbenchError(
+                f"a {self.kind} window is at least 1 token, got {self.window_tokens}"
+            )
         if self.kind is GroupKind.STATE and self.fixed_blocks < 1:
             raise KvbenchError(f"a state group takes at least 1 block, got {self.fixed_blocks}")
 
@@ -129,6 +133,11 @@ class PoolConfig:
             )
         if not self.groups:
             problems.append("groups is empty; expected at least one cache group")
+        problems += [
+            f"a chunk is {group.window_tokens} tokens; expected whole blocks of {self.block_size}"
+            for group in self.groups
+            if group.kind is GroupKind.CHUNKED and group.window_tokens % self.block_size
+        ]
         if self.enable_prefix_caching and any(
             group.kind is GroupKind.STATE and group.fixed_blocks > _EXPORTING_PAGES
             for group in self.groups

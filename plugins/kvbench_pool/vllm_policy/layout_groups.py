@@ -32,7 +32,10 @@ def _cache_group(group: Group, block_size: int) -> CacheGroup:
         return FULL
     if known and group.kind.startswith("sliding") and group.window_tokens:
         return CacheGroup(kind=GroupKind.SLIDING, window_tokens=group.window_tokens)
+    if known and group.kind == "chunked" and group.window_tokens:
+        return CacheGroup(kind=GroupKind.CHUNKED, window_tokens=group.window_tokens)
+    size = f" with blocks of {group.block_size} tokens in a pool of {block_size}"
     raise ModelError(
-        f"the vllm policy does not simulate {group.kind!r} layers with blocks of "
-        f"{group.block_size} tokens in a pool of {block_size}"
+        f"the vllm policy does not simulate {group.kind!r} layers"
+        f"{size if group.block_size != block_size else ''}"
     )

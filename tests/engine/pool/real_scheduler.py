@@ -34,6 +34,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
@@ -97,6 +98,10 @@ def _spec(group: CacheGroup, config: PoolConfig) -> Any:
     sizes: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1}
     if group.kind is GroupKind.SLIDING:
         return SlidingWindowSpec(sliding_window=group.window_tokens, dtype=torch.float32, **sizes)
+    if group.kind is GroupKind.CHUNKED:
+        return ChunkedLocalAttentionSpec(
+            attention_chunk_size=group.window_tokens, dtype=torch.float32, **sizes
+        )
     if group.kind is GroupKind.STATE and config.enable_prefix_caching:
         return MambaSpec(
             block_size=block_size,

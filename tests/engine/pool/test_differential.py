@@ -90,7 +90,9 @@ def _cases(
     kinds = {group.kind for group in found}
     # The engine refuses other intervals where they would do nothing.
     intervals: tuple[int | None, ...] = (None, 0, 0)
-    if caching or (GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds):
+    if (caching and GroupKind.STATE in kinds) or (
+        GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds
+    ):
         intervals = (*intervals, size, 2 * size, 5 * size)
     config = PoolConfig(
         num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
@@ -166,6 +168,23 @@ def test_windows_and_hybrids(case: tuple[PoolConfig, list[Request]]) -> None:
 @settings(parent=_MANY, max_examples=60)
 @given(_cases(st.sampled_from(((FULL, _STATE), (_STATE, FULL, _sliding(9)))), caching=False))
 def test_state_pages(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+_CHUNKED = CacheGroup(kind=GroupKind.CHUNKED, window_tokens=16)
+_CHUNKS = (
+    (_CHUNKED,),
+    (FULL, _CHUNKED),
+    (_CHUNKED, FULL, _CHUNKED),
+    (FULL, _CHUNKED, _sliding(9)),
+    (CacheGroup(kind=GroupKind.CHUNKED, window_tokens=32), _CHUNKED),
+)
+
+
+@pytest.mark.timeout(1200)
+@_MANY
+@given(_cases(st.sampled_from(_CHUNKS), caching=None))
+def test_chunks(case: tuple[PoolConfig, list[Request]]) -> None:
     _compare_and_tell(*case)
 
 
