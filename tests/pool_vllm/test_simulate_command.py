@@ -304,3 +304,33 @@ def test_layers_that_are_not_simulated_are_named(
     code, out, err = _run(capsys, str(trace), "--blocks", "50", "--model", model)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_states_alone_take_the_same_page_at_any_length(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """10,000 tokens in a page of the pool's 2; the second request comes when the first ended."""
+    path = tmp_path / "long.jsonl"
+    rows = [{"arrival_ms": at, "prompt_tokens": 10_000, "output_tokens": 2} for at in (0, 9000)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    options = ("--blocks", "3", "--model", "Mamba-Codestral-7B", "--format", "json")
+    code, out, err = _run(capsys, str(path), *options)
+    summary = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (summary["requests"], summary["peak_used_blocks"]) == (2, 1)
+    assert summary["mean_internal_frag"] == 0
+
+
+def test_fragmentation_beside_states_is_that_of_the_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks of 544: 3 groups hold 2 pages of states each, one block has 300, 301 of 544 tokens."""
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"prompt_tokens": 300, "output_tokens": 2}\n')
+    options = ("--blocks", "20", "--model", "Qwen3-Next-80B-A3B", "--format", "json")
+    code, out, _ = _run(capsys, str(path), *options)
+    summary = json.loads(out)
+    assert code == 0
+    assert (summary["block_size"], summary["peak_used_blocks"]) == (544, 3 * 2 + 1)
+    empty = [(544 - tokens) / (7 * 544) for tokens in (300, 301)]
+    assert summary["mean_internal_frag"] == pytest.approx(sum(empty) / 2)

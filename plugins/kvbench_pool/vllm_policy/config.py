@@ -183,7 +183,12 @@ class PoolConfig:
         return int(-(-int(arrival_ms) // self.step_ms))
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """Whether the pool could hold such a request in one group; the others are dropped."""
+        """Whether the pool could hold such a request in one group; the others are dropped.
+
+        Where every group holds states, a request takes the same pages whatever its length.
+        """
+        if all(group.kind is GroupKind.STATE for group in self.groups):
+            return sum(group.fixed_blocks for group in self.groups) <= self.usable_blocks
         tokens = prompt_tokens + output_tokens
         most = max(tokens, tokens - 1 + self.lookahead_tokens)
         return -(-most // self.block_size) <= self.usable_blocks

@@ -127,6 +127,17 @@ class Simulation:
         queued_s = self.counts.queued_steps * (self.config.step_ms / 1000)
         return queued_s / max(1, self.counts.requests)
 
+    def _internal_frag(self) -> float:
+        """Return the empty slots per slot in use, as the logs count them.
+
+        The logs take the first group's tables. A table of states says nothing of tokens, so with
+        such groups the slots of all of them are counted.
+        """
+        if self.config.has_state and self.split is not None:
+            share = self.split.mean_shares()
+            return share["tail"] + share["reserved"]
+        return self.series.waste_sum / max(1, self.series.busy_steps)
+
     def summary(self) -> dict[str, int | float | str]:
         """Return the fields of the summary line of a decision log, by their names there."""
         from kvbench_pool.digest import free_queue_digest
@@ -149,7 +160,7 @@ class Simulation:
             "peak_used_blocks": series.peaks["used_blocks"],
             "mean_used_blocks": series.used_sum / busy,
             "peak_cached_blocks": series.peaks["cached_prefixes"],
-            "mean_internal_frag": series.waste_sum / busy,
+            "mean_internal_frag": self._internal_frag(),
             "peak_running": series.peaks["running"],
             "peak_waiting": series.peaks["waiting"],
         }
