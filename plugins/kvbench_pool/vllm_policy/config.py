@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -123,8 +124,10 @@ class PoolConfig:
             for name, minimum in least.items()
             if not getattr(self, name) >= minimum
         ]
-        if not self.step_ms > 0:
-            problems.append(f"step_ms is {self.step_ms}; expected more than 0")
+        if self.watermark >= 1:
+            problems.append(f"watermark is {self.watermark}; expected a share below 1")
+        if not 0 < self.step_ms < math.inf:
+            problems.append(f"step_ms is {self.step_ms}; expected a number above 0")
         interval = self.prefix_cache_retention_interval or 0
         if interval < 0 or interval % self.block_size:
             problems.append(
