@@ -286,7 +286,7 @@ def test_dropped_requests_and_bad_lines_are_told(tmp_path: Path) -> None:
             block_size=4,
         )
         assert len(output.warnings) == 3
-        assert output.warnings[0] == "1 request that could never fit left out."
+        assert output.warnings[0] == "1 request left out, too large for the pool."
         assert value(output, "dropped_requests_count") == 1
 
 

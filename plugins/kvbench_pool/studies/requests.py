@@ -41,6 +41,6 @@ def at_rate(requests: RequestStream, scale: float) -> RequestStream:
 def warnings_of(requests: RequestStream, dropped: int) -> Iterator[str]:
     """Yield what a reader has to know about requests that were not replayed as stated."""
     if dropped:
-        yield f"{counted(dropped, 'request')} that could never fit left out."
+        yield f"{counted(dropped, 'request')} left out, too large for the pool."
     if requests.trace is not None:
         yield from requests.trace.remarks()
