@@ -142,16 +142,16 @@ class FreeBlocks:
         self.num_findable -= count
         self.num_cached -= count
         self.evicted += count
-        ring, keys, head = self._ring_at, self._key_at, self._head
-        while count:
-            block = ring[head]
-            head += 1
-            if block:
-                count -= 1
-                keys[block] = 0
-                blocks.append(block)
+        head = self._head
+        taken: list[int] = []
+        while missing := count - len(taken):
+            taken += [block for block in self._ring_at[head : head + missing] if block]
+            head += missing
         self._head = head
-        return blocks
+        keys = self._key_at
+        for block in taken:
+            keys[block] = 0
+        return blocks + taken if blocks else taken
 
     def take(self, count: int) -> Blocks:
         """Hand out ``count`` blocks from the head of the queue, which must have them."""
@@ -205,13 +205,15 @@ class FreeBlocks:
 
     def register(self, blocks: Blocks, keys: Keys) -> None:
         """Let held blocks be found; the first block of a prefix is the one that is found."""
-        taken = self._key[self._owner[keys]] == keys
+        places = _places(keys)
+        taken = self._key[self._owner[places]] == keys
         self._key[blocks] = keys
         if np.count_nonzero(taken):
             for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
                 self._register_twin(block, key)
             blocks, keys = blocks[~taken], keys[~taken]
-        self._owner[keys] = blocks
+            places = keys
+        self._owner[places] = blocks
         self.num_cached += len(keys)
 
     def register_one(self, block: int, key: int) -> None:
@@ -281,3 +283,9 @@ class FreeBlocks:
         self._ring[1 : len(blocks) + 1] = blocks
         self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int64)
         self._head, self._tail = 1, len(blocks) + 1
+
+
+def _places(keys: Keys) -> Keys | slice:
+    """Return increasing keys as an index: those of new text follow each other, as in a slice."""
+    first, last = int(keys[0]), int(keys[-1])
+    return slice(first, last + 1) if last - first == len(keys) - 1 else keys
