@@ -1,7 +1,8 @@
 """The most prefix hits that any cache of a given size could have (Belady's MIN).
 
 Knowing the future, the cache drops the block whose next use is farthest away, the one just read
-included. A prefix is used whenever its continuation is, so it always outlives it.
+included. A use is a read that a cache may serve: a block that is written anew before it is read
+need not be kept until then. Whenever a continuation is read its prefix is, and is dropped later.
 """
 
 from __future__ import annotations
@@ -65,12 +66,11 @@ class OptimalCache:
         return found
 
     def _next_uses(self) -> list[int]:
-        """Return the request that each access's run serves next."""
+        """Return the next request that each access's run serves, if none writes it anew before."""
         upcoming: dict[int, int] = {}
         uses = [_NEVER] * len(self._runs)
         for request in reversed(range(len(self._first) - 1)):
             for access in range(self._first[request], self._first[request + 1]):
                 uses[access] = upcoming.get(self._runs[access], _NEVER)
-                if self._readable[access]:
-                    upcoming[self._runs[access]] = request
+                upcoming[self._runs[access]] = request if self._readable[access] else _NEVER
         return uses

@@ -222,7 +222,7 @@ def _run_vllm(
         "requests": simulation.counts.requests,
         "dropped_requests": simulation.counts.dropped,
         "evicted_blocks": simulation.evicted_blocks,
-        "peak_shared_saved_blocks": simulation.saved_peak,
+        "peak_shared_saved_blocks": simulation.split.saved_peak,
         "policy": "vllm",
         "step_time": model.name,
         "mirrors": MIRRORS,

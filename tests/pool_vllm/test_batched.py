@@ -89,6 +89,12 @@ def test_same_decisions_as_step_by_step(case: tuple[PoolConfig, list[Request]]) 
     )
     assert slow.evicted_blocks == fast.evicted_blocks
     assert slow.series.points("used_blocks") == fast.series.points("used_blocks")
+    assert slow.split.points() == fast.split.points()
+    assert slow.split.mean_slots() == fast.split.mean_slots()
+    assert slow.split.saved_peak == fast.split.saved_peak
+    assert {sum(point.slots) for point in fast.split.points()} == {
+        config.num_blocks * config.block_size
+    }
     numbered = number_prefixes(requests, config.block_size)
     for _ in range(2):
         again = run_batched(requests, config, digest=StepDigest(), numbered=numbered)

@@ -106,16 +106,13 @@ def test_kept_moments_sum_to_the_pool_and_hold_the_peak(
     config = PoolConfig(num_blocks=60, block_size=4, groups=groups, async_scheduling=is_async)
     simulation = run_stepwise(requests, config)
     split = simulation.split
-    assert split is not None
     points = split.points()
     assert simulation.series.steps <= 512, "every step is kept"
     assert len(points) == simulation.series.steps
     assert all(sum(point.slots) == 60 * 4 for point in points)
     unused = [sum(point.slots[PARTS.index(name)] for name in PARTS[-3:]) for point in points]
     assert max(60 * 4 - one for one in unused) == 4 * simulation.series.peaks["used_blocks"]
-    # Every running request is scheduled in every step, so both ways of counting see them all.
-    assert simulation.saved_peak == split.saved_peak
-    assert bool(simulation.saved_peak) is (FULL in groups)
+    assert bool(split.saved_peak) is (FULL in groups)
     means = split.mean_slots()
     assert sum(means.values()) == pytest.approx(60 * 4)
     busy = means["live"] + means["shared"] + means["tail"] + means["reserved"]

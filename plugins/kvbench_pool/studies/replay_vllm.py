@@ -138,13 +138,13 @@ def replay_observations(
         yield from simulated(simulation.timing.figures())
     for metric, column in _SERIES.items():
         yield from simulated_series(metric, simulation.series.points(column), simulation.seconds_at)
-    if simulation.split is not None:
-        yield from _split_figures(simulation, simulation.split)
+    yield from _split_figures(simulation)
 
 
-def _split_figures(simulation: Simulation, split: SplitSeries) -> Iterator[Observation]:
+def _split_figures(simulation: Simulation) -> Iterator[Observation]:
     """Yield what the slots of the pool were used for; the parts of a moment sum to the pool."""
-    size, blocks = simulation.config.block_size, simulation.config.num_blocks
+    split, size = simulation.split, simulation.config.block_size
+    blocks = simulation.config.num_blocks
     means = {name: value / (blocks * size) for name, value in split.mean_slots().items()}
     yield from simulated({f"part_{name}_ratio": value for name, value in means.items()})
     yield from simulated({"mean_null_entries_count": split.mean_null_entries})
@@ -159,7 +159,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
     blocks = {
         "peak_used": series.peaks["used_blocks"],
         "mean_used": series.used_sum / busy,
-        "shared_saved": simulation.saved_peak,
+        "shared_saved": simulation.split.saved_peak,
     }
     waste = series.waste_sum / busy
     values: dict[str, float] = {f"{name}_blocks": value for name, value in blocks.items()}
@@ -167,7 +167,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
         "pool_blocks": config.num_blocks,
         "null_blocks": config.num_blocks - config.usable_blocks,
         "block_size_tokens": config.block_size,
-        "mean_shared_saved_blocks": series.saved_sum / busy,
+        "mean_shared_saved_blocks": simulation.split.mean_saved_blocks,
         "peak_cached_blocks": series.peaks["cached_free_blocks"],
         "evicted_blocks": simulation.evicted_blocks,
         "peak_usage_ratio": blocks["peak_used"] / config.usable_blocks,
@@ -175,7 +175,7 @@ def _memory_figures(simulation: Simulation, per_block: int | None) -> dict[str, 
         "live_ratio": 1 - waste,
         "tail_waste_ratio": waste,
     }
-    if simulation.split is not None and config.groups != (FULL,):
+    if config.groups != (FULL,):
         values |= _group_figures(simulation.split)
     if per_block is not None:
         values |= {f"{name}_bytes": value * per_block for name, value in blocks.items()}
@@ -187,7 +187,6 @@ def _group_figures(split: SplitSeries) -> dict[str, float]:
     """Return what the series of one full-attention group cannot tell of other groups."""
     share = split.mean_shares()
     return {
-        "mean_shared_saved_blocks": split.mean_saved_blocks,
         "fragmentation_ratio": share["tail"] + share["reserved"],
         "live_ratio": share["live"] + share["shared"],
         "tail_waste_ratio": share["tail"],

@@ -22,6 +22,7 @@ from kvbench_pool.digest import StepDigest
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, forget_prefixes, step_parts
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
+from kvbench_pool.vllm_policy.pool_split import SplitSeries, full_attention_splits
 from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
 from kvbench_pool.vllm_policy.step_series import StepSeries
@@ -36,6 +37,7 @@ class Batched:
         free: The pool.
         counts: Sums over the requests.
         series: Figures of every step.
+        split: What the slots were used for in every step.
         step: The step to come.
     """
 
@@ -55,7 +57,10 @@ class Batched:
         self.free = FreeBlocks(config.num_blocks)
         self.free.reserve_keys(self._key_maker.next_key)
         self.counts = Counts()
-        self.series = StepSeries(config.block_size)
+        self.split = SplitSeries()
+        self.series = StepSeries(
+            config.block_size, lambda rows: self.split.add_rows(full_attention_splits(rows, config))
+        )
         self.step = 0
         self._waiting: deque[Flow] = deque()
         # Order of insertion is order of admission: the youngest is popped first.
@@ -127,6 +132,9 @@ class Batched:
                 running,
                 tables,
                 live,
+                free.num_shared,
+                0,
+                0,
             )
             step += 1
         self.step, self._table_blocks, self._live_tokens = step, tables, live
@@ -369,11 +377,9 @@ class Batched:
     def _note(self, queued: int, decoding: int, chunks: list[Chunk]) -> None:
         free, series = self.free, self.series
         computed = sum([tokens for _, tokens, _ in chunks]) + decoding
-        tables, live = self._table_blocks, self._live_tokens + computed
-        idle = self._prefilling
+        idle, idle_blocks, idle_tokens = self._prefilling, 0, 0
         if idle is not None and not (chunks and chunks[0][0] is idle):
-            tables -= idle.num_blocks
-            live -= idle.computed
+            idle_blocks, idle_tokens = idle.num_blocks, idle.computed
         series.pending += (
             self.step,
             self._config.usable_blocks - free.num_free,
@@ -383,8 +389,11 @@ class Batched:
             queued,
             decoding + len(chunks),
             computed,
-            tables,
-            live,
+            self._table_blocks - idle_blocks,
+            self._live_tokens + computed - idle_tokens,
+            free.num_shared,
+            idle_blocks,
+            idle_tokens,
         )
         if series.is_due:
             series.settle()

@@ -34,6 +34,7 @@ class FreeBlocks:
         num_free: Blocks in the queue.
         num_findable: Findable ones among them, all of them in the ring.
         num_cached: Distinct prefixes that can be found.
+        num_shared: Blocks with several holders.
         evicted: Findable blocks that were handed out so far.
     """
 
@@ -50,6 +51,7 @@ class FreeBlocks:
         self.num_free = num_blocks - 1
         self.num_findable = 0
         self.num_cached = 0
+        self.num_shared = 0
         self.evicted = 0
         self._views()
 
@@ -119,7 +121,10 @@ class FreeBlocks:
         waiting = places >= self._head
         woken = int(np.count_nonzero(waiting))
         if woken < len(blocks):
-            self._sharers[blocks[~waiting]] += 1
+            held = blocks[~waiting]
+            sharers = self._sharers[held]
+            self.num_shared += len(held) - int(np.count_nonzero(sharers))
+            self._sharers[held] = sharers + 1
         if woken:
             self._ring[places[waiting]] = 0
             self._position[blocks] = 0
@@ -258,10 +263,15 @@ class FreeBlocks:
         count = int(np.count_nonzero(shared))
         if count == np.count_nonzero(shared[:count]):
             # As a rule what is shared is a prefix, and a slice is cheaper than a mask.
-            self._sharers[table[:count]] -= 1
+            self._drop_holder(table[:count])
             return table[count:]
-        self._sharers[table[:public][shared]] -= 1
+        self._drop_holder(table[:public][shared])
         return np.concatenate((table[:public][~shared], table[public:]))
+
+    def _drop_holder(self, blocks: Blocks) -> None:
+        sharers = self._sharers[blocks] - 1
+        self.num_shared -= len(blocks) - int(np.count_nonzero(sharers))
+        self._sharers[blocks] = sharers
 
     def _append_reversed(self, blocks: Blocks) -> None:
         count = len(blocks)

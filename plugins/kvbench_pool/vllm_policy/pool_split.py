@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.step_series import COLUMNS
+
 #: Parts of a pool, in slots of one token each; a state page counts as a block of slots. Requests
 #: hold the first five.
 PARTS = (
@@ -74,7 +77,6 @@ class SplitSeries:
 
     Attributes:
         busy_steps: Steps in which blocks were in use.
-        saved_peak: Most saved blocks in any step.
     """
 
     def __init__(self, limit: int = 512) -> None:
@@ -85,7 +87,7 @@ class SplitSeries:
         self._shares = np.zeros(_USED.stop - _USED.start)
         self._pending: list[int] = []
         self.busy_steps = 0
-        self.saved_peak = 0
+        self._saved_peak = 0
 
     def add(self, step: int, split: PoolSplit) -> None:
         """Note a step; steps increase."""
@@ -102,7 +104,6 @@ class SplitSeries:
             split.null_entries,
             split.saved_blocks,
         )
-        self.saved_peak = max(self.saved_peak, split.saved_blocks)
         if len(self._pending) >= _BATCH:
             self._settle()
 
@@ -111,6 +112,11 @@ class SplitSeries:
             return
         rows: Matrix = np.array(self._pending, dtype=np.int64).reshape(-1, len(_COLUMNS))
         self._pending.clear()
+        self.add_rows(rows)
+
+    def add_rows(self, rows: Matrix) -> None:
+        """Note steps at once, one row each: the step, then the fields of ``PoolSplit``."""
+        self._saved_peak = max(self._saved_peak, int(rows[:, -1].max()))
         busy = rows[_used(rows) > 0]
         self.busy_steps += len(busy)
         self._sums += busy.sum(axis=0)
@@ -120,6 +126,12 @@ class SplitSeries:
         while last // self._width - first // self._width >= self._limit:
             self._width *= 2
         self._kept = _fullest(self._kept, self._width)
+
+    @property
+    def saved_peak(self) -> int:
+        """Most saved blocks in any step."""
+        self._settle()
+        return self._saved_peak
 
     def mean_slots(self) -> dict[str, float]:
         """Return the slots of every part, averaged over the busy steps."""
@@ -153,6 +165,37 @@ class SplitSeries:
         return tuple(
             SplitPoint(step=row[_STEP], slots=tuple(row[_PARTS])) for row in self._kept.tolist()
         )
+
+
+def full_attention_splits(rows: Matrix, config: PoolConfig) -> Matrix:
+    """Return the splits of steps of one full-attention group, as ``SplitSeries`` takes them.
+
+    Args:
+        rows: Steps in the columns of ``StepSeries``.
+        config: Pool and scheduler.
+    """
+    of = dict(zip(COLUMNS, rows.T, strict=True))
+    size, used, cached = config.block_size, of["used_blocks"], of["cached_free_blocks"]
+    tokens = of["live_tokens"] + of["idle_tokens"]
+    entries = of["table_blocks"] + of["idle_blocks"]
+    # Entries that name a block once more than the first time; shared blocks are full.
+    again, shared = entries - used, of["shared_blocks"]
+    reserved = of["running"] * config.lookahead_tokens
+    nothing = np.zeros_like(used)
+    columns = (
+        of["step"],
+        tokens - (again + shared) * size,
+        shared * size,
+        entries * size - tokens - reserved,
+        reserved,
+        nothing,
+        cached * size,
+        (config.usable_blocks - used - cached) * size,
+        nothing + size,
+        nothing,
+        again,
+    )
+    return np.stack(columns, axis=1)
 
 
 def _used(rows: Matrix) -> Matrix:

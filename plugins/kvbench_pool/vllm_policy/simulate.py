@@ -72,6 +72,7 @@ def run_batched(
         config=config,
         counts=batched.counts,
         series=batched.series,
+        split=batched.split,
         records=tuple(records),
         last_step=batched.step - 1,
         evicted_blocks=batched.free.evicted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvbench_pool.step_time.timing import RequestTimes, Timing
-from kvbench_pool.vllm_policy.config import FULL, PoolConfig
+from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.pool_split import SplitSeries
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
@@ -91,27 +91,19 @@ class Simulation:
         free_queue: Free blocks at the end, in the order of their next use.
         digest: Digest over all decisions, empty unless asked for.
         timing: Simulated seconds, ``None`` where only steps are counted.
-        split: What every slot of the pool was used for, ``None`` where the batched simulator
-            ran: it counts no blocks that several requests share.
+        split: What every slot of the pool was used for.
     """
 
     config: PoolConfig
     counts: Counts
     series: StepSeries
+    split: SplitSeries = field(repr=False)
     records: tuple[RequestRecord, ...] = field(repr=False)
     last_step: int
     evicted_blocks: int
     free_queue: tuple[int, ...] = field(repr=False)
     digest: str = ""
     timing: Timing | None = None
-    split: SplitSeries | None = None
-
-    @property
-    def saved_peak(self) -> int:
-        """Most blocks at once that were not allocated because they are shared."""
-        if self.split is None or self.config.groups == (FULL,):
-            return self.series.saved_peak
-        return self.split.saved_peak
 
     def seconds_at(self, step: int) -> float:
         """Return the simulated seconds at which a step was decided."""
@@ -133,7 +125,7 @@ class Simulation:
         The logs take the first group's tables. A table of states says nothing of tokens, so with
         such groups the slots of all of them are counted.
         """
-        if self.config.has_state and self.split is not None:
+        if self.config.has_state:
             share = self.split.mean_shares()
             return share["tail"] + share["reserved"]
         return self.series.waste_sum / max(1, self.series.busy_steps)

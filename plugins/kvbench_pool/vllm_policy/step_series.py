@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +20,20 @@ COLUMNS = (
     "computed_tokens",
     "table_blocks",
     "live_tokens",
+    "shared_blocks",
+    "idle_blocks",
+    "idle_tokens",
 )
-_STEP, _USED, _CACHED_FREE, _CACHED, _RUNNING, _WAITING, _SCHEDULED, _COMPUTED, _TABLE, _LIVE = (
-    range(len(COLUMNS))
+_STEP, _USED, _SCHEDULED, _COMPUTED, _TABLE, _LIVE = (
+    COLUMNS.index(name)
+    for name in (
+        "step",
+        "used_blocks",
+        "scheduled",
+        "computed_tokens",
+        "table_blocks",
+        "live_tokens",
+    )
 )
 _BATCH = 16384 * len(COLUMNS)
 
@@ -55,12 +67,24 @@ class StepSeries:
         steps: All steps.
         scheduled_sum: Sum of the jobs scheduled per step.
         computed_sum: Sum of the tokens computed per step.
-        saved_sum: Sum over the steps of the blocks that tables name more than once.
-        saved_peak: Most such blocks in any step.
     """
 
-    def __init__(self, block_size: int, limit: int = 512) -> None:
+    def __init__(
+        self,
+        block_size: int,
+        sink: Callable[[Matrix], None] | None = None,
+        *,
+        limit: int = 512,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            block_size: Tokens per block.
+            sink: Takes the rows as well, a batch at a time.
+            limit: Most points to keep.
+        """
         self._block_size = block_size
+        self._sink = sink
         self._limit = limit
         self._width = 1
         self._first_step = _LAST_STEP
@@ -73,8 +97,6 @@ class StepSeries:
         self.steps = 0
         self.scheduled_sum = 0
         self.computed_sum = 0
-        self.saved_sum = 0
-        self.saved_peak = 0
 
     @property
     def is_due(self) -> bool:
@@ -89,6 +111,8 @@ class StepSeries:
         self.pending.clear()
         self._sum(rows)
         self._keep(rows)
+        if self._sink is not None:
+            self._sink(rows)
 
     def _sum(self, rows: Matrix) -> None:
         used = rows[:, _USED]
@@ -98,9 +122,6 @@ class StepSeries:
         self.used_sum += int(used.sum())
         self.scheduled_sum += int(rows[:, _SCHEDULED].sum())
         self.computed_sum += int(rows[:, _COMPUTED].sum())
-        saved = np.maximum(rows[:, _TABLE] - used, 0)
-        self.saved_sum += int(saved.sum())
-        self.saved_peak = max(self.saved_peak, int(saved.max()))
         for place, name in enumerate(COLUMNS):
             self.peaks[name] = max(self.peaks[name], int(rows[:, place].max()))
         waste = (rows[:, _TABLE] * self._block_size - rows[:, _LIVE])[busy]

@@ -18,6 +18,9 @@ from kvbench_pool.vllm_policy.scheduler import Scheduled, Scheduler, Step
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord, Simulation
 from kvbench_pool.vllm_policy.step_series import StepSeries
 
+# The shared and the idle part of a row: ``PoolSplit`` has them for any groups.
+_COUNTED_IN_SPLIT = (0, 0, 0)
+
 
 class Stepwise:
     """Drives a ``Scheduler``: arrivals, steps and the output of a model that never stops early.
@@ -156,6 +159,7 @@ class Stepwise:
             sum([part.tokens for part in step.scheduled]),
             sum([len(tables[part.job.index]) for part in step.scheduled]),
             sum([part.computed + part.tokens for part in step.scheduled]),
+            *_COUNTED_IN_SPLIT,
         )
         self.split.add(self.clock.step, scheduler.cache.split(scheduler.running))
         if self.series.is_due:
