@@ -107,6 +107,13 @@ def test_the_optimum_is_the_best_of_all_choices(workload: list[list[int]]) -> No
         assert cache.hit_tokens(capacity) == naive_optimum(workload, capacity)
 
 
+def test_what_is_written_anew_before_it_is_read_need_not_be_kept() -> None:
+    """[1, 1] and [0, 0] [1, 0] are read once more; the fourth request writes [0, 0] anyway."""
+    workload = [[0, 0, 1, 0], [1, 1], [1, 1, 0], [0, 0], [0, 0, 1, 0, 0]]
+    history = prefix_history(map(by_tokens, workload), BLOCK)
+    assert OptimalCache(history).hit_tokens(2) == 3 * BLOCK == naive_optimum(workload, 2)
+
+
 @settings(max_examples=100, deadline=None)
 @given(prompts)
 def test_no_lru_beats_the_optimum_and_no_optimum_beats_no_limit(workload: list[list[int]]) -> None:
