@@ -175,13 +175,14 @@ def _write_report(run_dir: Path) -> None:
 
 
 def _summarise(results: Results, run_dir: Path, reused: int) -> None:
+    from kvbench.names import counted
     from kvbench.results.schema import Status
 
     cells = results.cells.select(["status", "reason", "error"]).to_pylist()
     statuses = Counter(row["status"] for row in cells)
     parts = [f"{count} {status}" for status in Status if (count := statuses[status])]
     kept = f", {reused} of them from earlier" if reused else ""
-    click.echo(f"{len(cells)} cells: {', '.join(parts) or 'none'}{kept}", err=True)
+    click.echo(f"{counted(len(cells), 'cell')}: {', '.join(parts) or 'none'}{kept}", err=True)
     _summarise_reasons(cells)
     _summarise_verdicts(results)
     for warning in results.metadata.warnings:

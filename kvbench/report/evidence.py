@@ -47,7 +47,7 @@ LOOKS: dict[str, Look] = {
         filled=False,
         dash="--",
         hatch="////",
-        meaning="a block pool was replayed; no model and no device was involved",
+        meaning="a block pool was replayed; no engine ran and no device was measured",
     ),
     Evidence.ENGINE: Look(
         name="engine",

@@ -271,7 +271,12 @@ def metric_table(metrics: Iterable[Metric]) -> Table:
         for metric in metrics
     ]
     columns = ("metric", "evidence", "unit", "direction", "meaning")
-    return Table(name="metrics", caption="Metrics of this run", columns=columns, rows=tuple(rows))
+    return Table(
+        name="metrics",
+        caption="Metrics of the engines of this run",
+        columns=columns,
+        rows=tuple(rows),
+    )
 
 
 def mapping_table(name: str, caption: str, values: Mapping[str, Scalar | None]) -> Table:

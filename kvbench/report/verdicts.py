@@ -220,7 +220,7 @@ def _fragmentation(run: RunFrames) -> Iterator[Sentence]:
     rows = rows[wasted]
     for (benchmark, metric, evidence), frame in groups_of(rows, "benchmark", "metric", "evidence"):
         low, high = extremes(frame)
-        if frame["value"].nunique() < 2:
+        if percent(low["value"]) == percent(high["value"]):
             text = f"Fragmentation is {percent(high['value'])} in every case."
         else:
             text = (

@@ -12,7 +12,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 from PIL import Image
 
 from kvbench.report.quantities import in_words, plain_number
@@ -115,7 +122,11 @@ def scale_y(axis: Axes, values: Iterable[float], unit: str, name: str = "") -> N
     """Set up the value axis of a unit: binary ticks for bytes, from 0 unless it spans octaves."""
     found = [value for value in values if value == value]
     if spans_octaves([value for value in found if value > 0], 32) and min(found) > 0:
-        axis.set_yscale("log", base=2 if unit in _BINARY else 10)
+        base = 2 if unit in _BINARY else 10
+        axis.set_yscale("log", base=base)
+        if base == 10 and not spans_octaves(found, 1000):
+            # Within a few decades the powers of ten alone would leave an axis almost unlabelled.
+            axis.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
         axis.yaxis.set_minor_locator(NullLocator())
         axis.yaxis.set_minor_formatter(NullFormatter())
     elif _counts_from_zero(found, unit):
