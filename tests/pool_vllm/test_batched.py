@@ -13,6 +13,7 @@ from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.digest import StepDigest, first_difference
 from kvbench_pool.vllm_policy import prefix_keys
 from kvbench_pool.vllm_policy.config import PoolConfig
+from kvbench_pool.vllm_policy.free_blocks import FreeBlocks
 from kvbench_pool.vllm_policy.prefix_keys import PrefixKeys, number_prefixes
 from kvbench_pool.vllm_policy.simulate import run_batched
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
@@ -168,3 +169,15 @@ def test_series_is_bounded_and_its_peaks_are_exact() -> None:
         assert 1 < len(points) <= 512
         assert max(point.value for point in points) == simulation.series.peaks[column]
         assert [p.step for p in points] == sorted(p.step for p in points)
+
+
+def test_long_prefixes_are_found_to_the_block() -> None:
+    free = FreeBlocks(400)
+    free.reserve_keys(1000)
+    table, keys = free.take(200), np.arange(1, 201)
+    free.register(table, keys)
+    for length in (1, 63, 64, 65, 191, 192, 193, 200):
+        assert free.find(keys[:length]).tolist() == table[:length].tolist()
+        longer = np.concatenate((keys[:length], np.arange(900, 970)))
+        assert free.find(longer).tolist() == table[:length].tolist()
+    assert free.find(np.arange(900, 970)).tolist() == []

@@ -329,8 +329,9 @@ class Batched:
         needed = self._blocks_for(chunk_end + config.lookahead_tokens)
         if config.reserve_full_prompt:
             needed = max(needed, self._blocks_for(flow.known))
-        waiting = self.free.count_free(found) if len(found) else 0
-        return max(0, needed - len(found)) + waiting <= spare
+        missing = max(0, needed - len(found))
+        # As a rule there is room even if all that was found waits in the queue.
+        return missing + len(found) <= spare or missing + self.free.count_free(found) <= spare
 
     def _start(self, flow: Flow, found: Blocks, hit: int, tokens: int) -> None:
         if len(found):

@@ -18,6 +18,9 @@ Blocks = npt.NDArray[np.int64]
 #: has ended. Nobody looks it up.
 PRIVATE = -1
 
+#: Blocks of a prefix that are looked up at once at first; most prefixes end among them.
+_FIRST_LOOK = 64
+
 NO_BLOCKS: Blocks = np.empty(0, dtype=np.int64)
 
 
@@ -97,10 +100,19 @@ class FreeBlocks:
         """Return the blocks of the longest findable run of ``keys``."""
         if not len(keys) or not self._holder(int(keys[0])):
             return NO_BLOCKS
-        blocks: Blocks = self._owner[keys]
-        missing = self._key[blocks] != keys
-        end = int(missing.argmax())
-        return blocks[:end] if missing[end] else blocks
+        found: list[Blocks] = []
+        start, reach = 0, _FIRST_LOOK
+        while start < len(keys):
+            looked = keys[start : start + reach]
+            blocks: Blocks = self._owner[looked]
+            missing = self._key[blocks] != looked
+            end = int(missing.argmax())
+            if missing[end]:
+                found.append(blocks[:end])
+                break
+            found.append(blocks)
+            start, reach = start + reach, 2 * reach
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _holder(self, key: int) -> int:
         """Return the block that a key is found in, 0 if there is none."""
