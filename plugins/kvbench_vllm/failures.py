@@ -32,6 +32,9 @@ def _rule(pattern: str, reason: str, sentence: str) -> Rule:
     return Rule(pattern=re.compile(pattern, re.DOTALL), reason=reason, sentence=sentence)
 
 
+#: Reason of what another machine would do: such a cell is unsupported here, not failed.
+UNFIT_MACHINE = "unfit_machine"
+
 #: Tried in order; the first that matches names the failure.
 RULES: tuple[Rule, ...] = (
     _rule(
@@ -77,6 +80,12 @@ RULES: tuple[Rule, ...] = (
         r"Input should be (?P<choices>'auto'[^\n\[]*)",
         "dtype_refused",
         "an element type is not one vLLM knows; it takes {choices}",
+    ),
+    _rule(
+        r"FP8 KV cache on CPU requires (?P<needs>[^\n]*?)\.?(?:\n|$)",
+        UNFIT_MACHINE,
+        "this machine cannot keep a quantized cache, which takes {needs}: "
+        "keep the model's own type, or run on such a machine or a GPU",
     ),
     _rule(
         r"(?i)out of memory|OutOfMemoryError",
@@ -148,7 +157,8 @@ def translated(config: EngineConfig) -> Iterator[None]:
     """Turn what vLLM raises while it starts into one of kvbench's errors.
 
     Raises:
-        EngineUnavailable: The installation cannot work (missing module, wrong torchvision).
+        EngineUnavailable: The installation cannot work (missing module, wrong torchvision), or
+            this machine lacks what the options need.
         CellFailed: vLLM refuses or cannot carry out these options.
     """
     try:
@@ -161,6 +171,8 @@ def translated(config: EngineConfig) -> Iterator[None]:
         if "torchvision::nms" in str(error):
             raise _unavailable(error) from error
         reason, sentence = explain_failure(f"{type(error).__name__}: {error}", config)
+        if reason == UNFIT_MACHINE:
+            raise EngineUnavailable(f"engine {config.engine!r}: {sentence}") from error
         raise CellFailed(reason, f"engine {config.engine!r}: {sentence}") from error
 
 

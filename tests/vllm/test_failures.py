@@ -100,8 +100,12 @@ def test_an_exception_becomes_a_failed_cell():
     [
         (RuntimeError("operator torchvision::nms does not exist"), "pip uninstall torchvision"),
         (ModuleNotFoundError("No module named 'vllm._C'"), "fresh environment"),
+        (
+            NotImplementedError("FP8 KV cache on CPU requires x86 with AVX-512 or AMX."),
+            "takes x86 with AVX-512 or AMX: keep the model's own type, or run on such a machine",
+        ),
     ],
 )
-def test_a_broken_installation_is_unavailable_with_a_remedy(error, remedy):
+def test_what_this_machine_lacks_is_unavailable_with_a_remedy(error, remedy):
     with pytest.raises(EngineUnavailable, match=remedy), translated(CONFIG):
         raise error

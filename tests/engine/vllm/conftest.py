@@ -19,6 +19,14 @@ from kvbench_vllm.in_process import InProcessEngine, open_engine
 from kvbench_vllm.layout import VllmLayout
 from kvbench_vllm.options import OPTIONS
 
+
+def keeps_quantized() -> bool:
+    """Whether this CPU has what vLLM's quantized caches take."""
+    import torch
+
+    return torch.cpu._is_avx512_supported() or torch.cpu._is_amx_tile_supported()
+
+
 SUITES = Path(__file__).resolve().parents[3] / "suites"
 MODELS = SUITES / "data" / "models"
 _DEFAULTS = {option.name: option.default for option in OPTIONS if option.default is not None}

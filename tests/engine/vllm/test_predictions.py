@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kvbench.errors import EngineUnavailable
 from kvbench_vllm.accounting import block_bytes, effective_settings, predicted
 from kvbench_vllm.tiny_models import STATE_MODELS, TINY_MODELS
-from tests.engine.vllm.conftest import arrangement_of, config_of, engine_of
+from tests.engine.vllm.conftest import arrangement_of, config_of, engine_of, keeps_quantized
 
 #: Models whose block size the engine chooses; the others get one that the CPU engine takes.
 _BLOCK_SIZES = {"tiny-deepseek-mla": 16, **dict.fromkeys(STATE_MODELS)}
@@ -26,6 +27,10 @@ def test_blocks_groups_bytes_and_concurrency_are_the_predicted_ones(model, kv_dt
         "blocks": 100,
     }
     config = config_of(model, **settings)
+    if kv_dtype != "auto" and not keeps_quantized():
+        with pytest.raises(EngineUnavailable, match="takes x86 with AVX-512 or AMX"):
+            engine_of(model, **settings).__enter__()
+        return
     with engine_of(model, **settings) as engine:
         # The CPU engine rounds the blocks of a state hybrid to other multiples than a GPU.
         expected = predicted(engine) if model in STATE_MODELS else arrangement_of(config)
