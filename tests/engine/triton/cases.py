@@ -45,6 +45,14 @@ class Case:
     peak: float = 1.0
     per_tensor: bool = False
 
+    @property
+    def tolerance(self) -> float:
+        """What float32 itself may lose, on any CPU, relative to the largest output.
+
+        A logit is rounded in proportion to its size, and its exponential carries that error.
+        """
+        return 1e-6 * max(1.0, self.peak)
+
 
 def _shape(query_heads: int, kv_heads: int, dim: int, page: int, **kw: object) -> DecodeShape:
     values = {"kv_dtype": "bf16", "head_dim_v": dim, "query_dtype": "fp32"} | kw
