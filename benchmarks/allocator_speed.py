@@ -67,7 +67,8 @@ class KvbenchLoop:
         table = free.take(-(-request.prompt_tokens // BLOCK) - hits)
         table = np.concatenate((found, table)) if hits else table
         full = request.prompt_tokens // BLOCK
-        free.register(table[hits:full], keys[hits:full])
+        if full > hits:
+            free.register(table[hits:full], keys[hits:full])
         return table
 
     def finish(self, request: Request, table: Blocks) -> None:

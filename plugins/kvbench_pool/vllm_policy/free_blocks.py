@@ -221,7 +221,7 @@ class FreeBlocks:
             del self._twins[key]
 
     def register(self, blocks: Blocks, keys: Keys) -> None:
-        """Let held blocks be found; the first block of a prefix is the one that is found."""
+        """Let some held blocks be found; the first block of a prefix is the one that is found."""
         places = _places(keys)
         taken = self._key[self._owner[places]] == keys
         self._key[blocks] = keys
