@@ -123,10 +123,6 @@ class FreeBlocks:
         """Count the found blocks that wait in the queue."""
         return int(np.count_nonzero(self._position[blocks] >= self._head))
 
-    def count_shared(self, blocks: Blocks) -> int:
-        """Count the holders of held blocks beyond the first of each."""
-        return int(self._sharers[blocks].sum())
-
     def touch(self, blocks: Blocks) -> None:
         """Add a holder to found blocks."""
         places = self._position[blocks]
