@@ -54,8 +54,7 @@ class Batched:
         self._digest = digest
         self._sink = sink
         self._key_maker = PrefixKeys(config.block_size, numbered)
-        self.free = FreeBlocks(config.num_blocks)
-        self.free.reserve_keys(self._key_maker.next_key)
+        self.free = FreeBlocks(config.num_blocks, self._key_maker.next_key)
         self.counts = Counts()
         self.split = SplitSeries()
         self.series = StepSeries(
@@ -85,10 +84,9 @@ class Batched:
                 self._waiting.append(coming)
                 self._head_may_fit |= len(self._waiting) == 1
                 coming = next(arrivals, None)
-            self._one_step()
-            self.step += 1
-            if self._is_quiet:
-                self._decode_until(coming.arrive_step if coming is not None else _NEVER)
+            limit = coming.arrive_step if coming is not None else _NEVER
+            if not (self._is_quiet and self._decode_until(limit)):
+                self._one_step()
         self.series.settle()
 
     @property
@@ -102,15 +100,19 @@ class Batched:
             and len(self._running) > 0
         )
 
-    def _decode_until(self, limit: int) -> None:
-        """Take the steps before ``limit`` up to the first in which more happens than decoding."""
+    def _decode_until(self, limit: int) -> bool:
+        """Take steps before ``limit`` in which all that happens is decoding, up to the next end.
+
+        Returns:
+            Whether there was such a step.
+        """
         free, ends, due, size = self.free, self._ends, self._due, self._size
         running, queued, usable = len(self._running), len(self._waiting), self._config.usable_blocks
         ahead = 1 - self._config.lookahead_tokens
         counts = [len(bucket) for bucket in due]
         pending = self.series.pending
         step, tables, live = self.step, self._table_blocks, self._live_tokens
-        while step < limit and step not in ends:
+        while step < limit:
             count = counts[step % size]
             if count:
                 if count > free.num_free:
@@ -137,9 +139,15 @@ class Batched:
                 0,
             )
             step += 1
+            if step - 1 in ends:
+                break
+        any_step = step > self.step
         self.step, self._table_blocks, self._live_tokens = step, tables, live
-        if self.series.is_due:
-            self.series.settle()
+        if any_step:
+            self._end_due(step - 1)
+            if self.series.is_due:
+                self.series.settle()
+        return any_step
 
     def _one_step(self) -> None:
         step, free = self.step, self.free
@@ -166,9 +174,8 @@ class Batched:
         self._live_tokens += decoding
         for flow, tokens, computed in chunks:
             self._advance(flow, computed + tokens)
-        ended = [flow for flow in self._ends.pop(step, ()) if flow.finish_step == step]
-        for flow in ended:
-            self._end(flow)
+        self.step += 1
+        ended = self._end_due(step)
         if self._digest is not None:
             numbers = [flow.index for flow in preempted]
             self._digest.add(step, num_free, parts, numbers, [flow.index for flow in ended])
@@ -369,11 +376,15 @@ class Batched:
         self._bucket(flow).append(flow)
         self._keyed_decoders += flow.is_keyed_to_end
 
-    def _end(self, flow: Flow) -> None:
-        del self._running[flow]
-        self._leave_bucket(flow)
-        self._sink(flow.record())
-        self._release(flow, flow.total_tokens - 1)
+    def _end_due(self, step: int) -> list[Flow]:
+        """End the requests whose last token was computed in a step; return them."""
+        ended = [flow for flow in self._ends.pop(step, ()) if flow.finish_step == step]
+        for flow in ended:
+            del self._running[flow]
+            self._leave_bucket(flow)
+            self._sink(flow.record())
+            self._release(flow, flow.total_tokens - 1)
+        return ended
 
     def _note(self, queued: int, decoding: int, chunks: list[Chunk]) -> None:
         free, series = self.free, self.series

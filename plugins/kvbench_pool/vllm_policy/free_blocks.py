@@ -14,10 +14,6 @@ from kvbench_pool.vllm_policy.prefix_keys import Keys, renumbered
 # 64 bits, since numpy scatters by indices of any other width ten times slower.
 Blocks = npt.NDArray[np.int64]
 
-#: Key of a block that is findable in principle, but only by its own request, which holds it or
-#: has ended. Nobody looks it up.
-PRIVATE = -1
-
 #: Blocks of a prefix that are looked up at once at first; most prefixes end among them.
 _FIRST_LOOK = 64
 
@@ -31,7 +27,8 @@ class FreeBlocks:
     touched leaves a hole (0) in the ring. ``position`` is a block's place in the ring; a place
     before the ring's head means that it is not there. ``owner`` names the block of a key, which
     holds only while that block still has the key: handing a block out clears its own key and
-    leaves the far larger map alone.
+    leaves the far larger map alone. A block that only its own request could find, which holds it
+    or has ended, has no key: nobody looks it up.
 
     Attributes:
         num_free: Blocks in the queue.
@@ -41,14 +38,16 @@ class FreeBlocks:
         evicted: Findable blocks that were handed out so far.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, next_key: int = 1) -> None:
         self._stack = list(range(num_blocks - 1, 0, -1))
         self._ring: Blocks = np.zeros(max(4 * num_blocks, 1024), dtype=np.int64)
         self._head = self._tail = 1
         self._position: Blocks = np.zeros(num_blocks, dtype=np.int64)
         self._sharers: Blocks = np.zeros(num_blocks, dtype=np.int64)
         self._key: Keys = np.zeros(num_blocks, dtype=np.int64)
-        self._owner: Blocks = np.zeros(1 << 22, dtype=np.int64)
+        self._owner: Blocks = np.zeros(max(1 << 22, next_key + 1), dtype=np.int64)
+        # No block ever had a greater key.
+        self._newest = 0
         self._twins: dict[int, list[int]] = {}
         self._has_twin = np.zeros(num_blocks, dtype=np.bool_)
         self.num_free = num_blocks - 1
@@ -84,6 +83,7 @@ class FreeBlocks:
         owner[1 : len(stay) + 1] = self._owner[stay]
         self._owner = owner
         self._key[:] = renumbered(self._key, stay)
+        self._newest = len(stay)
         shared = np.array(list(self._twins), dtype=np.int64)
         self._twins = dict(
             zip(renumbered(shared, stay).tolist(), self._twins.values(), strict=True)
@@ -129,7 +129,7 @@ class FreeBlocks:
         waiting = places >= self._head
         woken = int(np.count_nonzero(waiting))
         if woken < len(blocks):
-            held = blocks[~waiting]
+            held = blocks[~waiting] if woken else blocks
             sharers = self._sharers[held]
             self.num_shared += len(held) - int(np.count_nonzero(sharers))
             self._sharers[held] = sharers + 1
@@ -219,7 +219,9 @@ class FreeBlocks:
     def register(self, blocks: Blocks, keys: Keys) -> None:
         """Let some held blocks be found; the first block of a prefix is the one that is found."""
         places = _places(keys)
-        taken = self._key[self._owner[places]] == keys
+        is_new = keys[0] > self._newest
+        taken = NO_BLOCKS if is_new else self._key[self._owner[places]] == keys
+        self._newest = max(self._newest, int(keys[-1]))
         self._key[blocks] = keys
         if np.count_nonzero(taken):
             for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
@@ -232,6 +234,7 @@ class FreeBlocks:
     def register_one(self, block: int, key: int) -> None:
         """Let one held block be found."""
         taken = self._holder(key)
+        self._newest = max(self._newest, key)
         self._key_at[block] = key
         if taken:
             self._register_twin(block, key)
@@ -248,17 +251,16 @@ class FreeBlocks:
         """Give findable private blocks keys of their own; they were counted before."""
         self._key[blocks] = keys
         self._owner[keys] = blocks
+        self._newest = max(self._newest, int(keys[-1]))
 
     def give_back(self, table: Blocks, findable: int, public: int) -> None:
         """Free a table, the tail first.
 
         Args:
             table: The blocks in order of their tokens.
-            findable: Leading blocks that are registered or private.
-            public: Leading blocks that are registered; the findable rest is marked private.
+            findable: Leading blocks that could be found, be it only by their own request.
+            public: Leading blocks that are registered.
         """
-        if findable > public:
-            self._key[table[public:findable]] = PRIVATE
         kept = self._unshared(table[:findable], public) if public else table[:findable]
         # The unfindable tail goes before everything else, its last block foremost.
         self._stack += table[findable:].tolist()
@@ -267,14 +269,17 @@ class FreeBlocks:
 
     def _unshared(self, table: Blocks, public: int) -> Blocks:
         """Drop a holder of every shared block; return the blocks that nobody else holds."""
-        shared = self._sharers[table[:public]] > 0
-        count = int(np.count_nonzero(shared))
-        if count == np.count_nonzero(shared[:count]):
-            # As a rule what is shared is a prefix, and a slice is cheaper than a mask.
-            self._drop_holder(table[:count])
-            return table[count:]
-        self._drop_holder(table[:public][shared])
-        return np.concatenate((table[:public][~shared], table[public:]))
+        if self._twins:
+            shared = self._sharers[table[:public]] > 0
+            self._drop_holder(table[:public][shared])
+            return np.concatenate((table[:public][~shared], table[public:]))
+        # Who holds a block holds the one before it, or a twin of that.
+        reach = min(public, _FIRST_LOOK)
+        while np.count_nonzero(self._sharers[table[:reach]]) == reach < public:
+            reach = min(public, 2 * reach)
+        count = int(np.count_nonzero(self._sharers[table[:reach]]))
+        self._drop_holder(table[:count])
+        return table[count:]
 
     def _drop_holder(self, blocks: Blocks) -> None:
         sharers = self._sharers[blocks] - 1
