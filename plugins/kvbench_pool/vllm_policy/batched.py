@@ -236,7 +236,7 @@ class Batched:
         self._table_blocks -= flow.num_blocks
         self._live_tokens -= computed
         self._head_may_fit = True
-        flow.table, flow.tail = flow.table[:0], []
+        flow.held, flow.tail = 0, []
 
     def _bucket(self, flow: Flow) -> list[Flow]:
         return self._due[(-flow.lead - self._config.lookahead_tokens) % self._size]
@@ -271,12 +271,12 @@ class Batched:
         if tokens <= 0:
             return 0
         end = flow.computed + tokens
-        missing = self._blocks_for(end + self._config.lookahead_tokens) - flow.num_blocks
+        missing = self._blocks_for(end + self._config.lookahead_tokens) - flow.held
         if missing > self.free.num_free:
             self._preempt_youngest(preempted)
             return left
         if missing > 0:
-            flow.table = np.concatenate((flow.table, self.free.take(missing)))
+            flow.take(self.free.take(missing))
             self._table_blocks += missing
         self._register_prompt(flow, flow.computed // self._size, end // self._size)
         chunks.append((flow, tokens, flow.computed))
@@ -341,13 +341,13 @@ class Batched:
         return missing + len(found) <= spare or missing + self.free.count_free(found) <= spare
 
     def _start(self, flow: Flow, found: Blocks, hit: int, tokens: int) -> None:
+        end, ahead = hit + tokens, self._config.lookahead_tokens
+        flow.table = np.empty(self._blocks_for(flow.total_tokens + ahead), dtype=np.int64)
         if len(found):
             self.free.touch(found)
-        end = hit + tokens
-        missing = self._blocks_for(end + self._config.lookahead_tokens) - len(found)
-        taken = self.free.take(missing)
-        flow.table = np.concatenate((found, taken)) if len(found) else taken
-        self._table_blocks += len(flow.table)
+            flow.take(found)
+        flow.take(self.free.take(self._blocks_for(end + ahead) - len(found)))
+        self._table_blocks += flow.held
         self._live_tokens += hit
         flow.computed = hit
         self._running[flow] = None

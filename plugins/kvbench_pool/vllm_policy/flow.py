@@ -33,7 +33,8 @@ class Flow:
         keys: Keys of its leading blocks that others (or itself, later) could find.
         keyed_blocks: How many keys there are; they cover the output if it is keyed.
         is_keyed_to_end: The blocks of its output have keys as well.
-        table: Blocks taken for the prompt.
+        table: Room for all its blocks; the leading ``held`` ones are taken for the prompt.
+        held: Blocks taken for the prompt.
         tail: Blocks taken while decoding.
         finish_step: Step in which it ends if nothing intervenes, -1 before it decodes.
     """
@@ -48,6 +49,7 @@ class Flow:
     computed: int = 0
     lead: int = 0
     table: Blocks = field(default_factory=lambda: NO_BLOCKS)
+    held: int = 0
     tail: list[int] = field(default_factory=list)
     finish_step: int = -1
     first_step: int = -1
@@ -63,18 +65,24 @@ class Flow:
     @property
     def num_blocks(self) -> int:
         """Blocks held now."""
-        return len(self.table) + len(self.tail)
+        return self.held + len(self.tail)
 
     def block(self, place: int) -> int:
         """Return one block of the table."""
-        ahead = place - len(self.table)
+        ahead = place - self.held
         return self.tail[ahead] if ahead >= 0 else int(self.table[place])
+
+    def take(self, blocks: Blocks) -> None:
+        """Add blocks for the prompt."""
+        end = self.held + len(blocks)
+        self.table[self.held : end] = blocks
+        self.held = end
 
     def blocks(self) -> Blocks:
         """Return all blocks held."""
-        if not self.tail:
-            return self.table
-        return np.concatenate((self.table, np.array(self.tail, dtype=np.int64)))
+        end = self.num_blocks
+        self.table[self.held : end] = self.tail
+        return self.table[:end]
 
     def record(self) -> RequestRecord:
         """Return what happened to the request, once it has ended."""
@@ -144,6 +152,7 @@ def step_parts(
         new = [flow.tail[-1]] if (computed + ahead) % size == 0 else []
         parts.append(scheduled_part(flow.index, 1, computed, [new]))
     for flow, tokens, computed in chunks:
-        held = -(-(computed + ahead) // size) if flow is prefilling else 0
-        parts.append(scheduled_part(flow.index, tokens, computed, [flow.table[held:].tolist()]))
+        before = -(-(computed + ahead) // size) if flow is prefilling else 0
+        new = flow.table[before : flow.held].tolist()
+        parts.append(scheduled_part(flow.index, tokens, computed, [new]))
     return parts
