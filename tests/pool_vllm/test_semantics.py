@@ -23,7 +23,7 @@ class Bench:
     def __init__(self, num_blocks: int, **options: Any) -> None:
         self.config = PoolConfig(num_blocks=num_blocks, **options)
         self.cache = CacheManager(self.config)
-        self._keys = PrefixKeys(self.config.block_size)
+        self._keys = PrefixKeys(self.config.hash_block_size)
         self._made = 0
 
     def job(self, tokens: Sequence[int], *, salt: str = "", lora: str = "") -> Job:
@@ -49,12 +49,12 @@ class Bench:
 
     def hit(self, job: Job) -> int:
         """Tokens found for a job."""
-        return len(self.cache.find(job)[0]) * self.config.block_size
+        return self.cache.found_tokens(self.cache.find(job))
 
     def admit(self, job: Job, *, others: bool = False) -> list[int] | None:
         """Admit a job with its whole prompt; return its table."""
         found = self.cache.find(job)
-        rest = job.known - len(found[0]) * self.config.block_size
+        rest = job.known - self.cache.found_tokens(found)
         if not self.cache.admit(job, rest, found, others=others):
             return None
         return list(self.cache.table(job)[0])

@@ -295,7 +295,6 @@ def test_a_model_adds_bytes(trace: Path, capsys: pytest.CaptureFixture[str]) -> 
     ("model", "message"),
     [
         ("whisper-large-v3", "the vllm policy does not simulate 'cross' layers"),
-        ("DeepSeek-V4-Flash", "'sliding_mla' layers with blocks of 64 tokens in a pool of 256"),
     ],
 )
 def test_layers_that_are_not_simulated_are_named(

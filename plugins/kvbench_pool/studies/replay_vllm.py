@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from kvbench.engine import Cell, CellOutput, Observation
 from kvbench.workload.request import Request
@@ -84,10 +85,11 @@ def vllm_preemption_ratios(
     cell: Cell, memory: Memory, requests: Sequence[Request]
 ) -> Callable[[int], float]:
     """Return a replay of requests with a number of seats: the preemptions per request."""
-    numbered = number_prefixes(requests, memory.block_size)
+    single = pool_config(cell, memory, 1)
+    numbered = number_prefixes(requests, single.hash_block_size)
 
     def ratio(max_num_seqs: int) -> float:
-        config = pool_config(cell, memory, max_num_seqs)
+        config = replace(single, max_num_seqs=max_num_seqs)
         counts = simulate(requests, config, sink=_Ends(), numbered=numbered).counts
         return counts.preemptions / max(1, counts.requests)
 
@@ -143,7 +145,7 @@ def replay_observations(
 
 def _split_figures(simulation: Simulation) -> Iterator[Observation]:
     """Yield what the slots of the pool were used for; the parts of a moment sum to the pool."""
-    split, size = simulation.split, simulation.config.block_size
+    split, size = simulation.split, simulation.config.scheduler_block_size
     blocks = simulation.config.num_blocks
     means = {name: value / (blocks * size) for name, value in split.mean_slots().items()}
     yield from simulated({f"part_{name}_ratio": value for name, value in means.items()})

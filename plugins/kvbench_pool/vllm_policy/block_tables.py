@@ -27,6 +27,7 @@ class FullTables:
         num_entries: Entries of all tables together.
         num_nulls: Those of them that name the null block.
         admission_cap: Most blocks that the admission gate asks for, ``None`` for no limit.
+        block_size: Tokens per block of this group.
     """
 
     admission_cap: int | None = None
@@ -34,7 +35,12 @@ class FullTables:
     def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
         self._pool = pool
         self._place = place
-        self._block_size = config.block_size
+        self._group = config.groups[place]
+        self.block_size = config.block_sizes[place]
+        # A prefix is found up to where blocks of every group end, and registered up to there.
+        self._hit_tokens = config.scheduler_block_size
+        self._hit_blocks = self._hit_tokens // self.block_size
+        self._keys_per_block = self.block_size // config.hash_block_size
         self.tables: dict[int, list[int]] = {}
         self.registered: dict[int, int] = {}
         self.num_entries = 0
@@ -45,25 +51,35 @@ class FullTables:
 
     def required(self, tokens: int) -> int:
         """Blocks that hold ``tokens`` tokens."""
-        return ceil_div(tokens, self._block_size)
+        return ceil_div(tokens, self.block_size)
 
     def skipped(self, computed: int) -> int:
         """Leading blocks that no later token can see after ``computed`` tokens."""
-        return 0
+        return self._group.skipped_tokens(computed) // self.block_size
+
+    def block_keys(self, keys: Sequence[int]) -> Sequence[int]:
+        """The keys of this group's blocks: a prefix is known by the last key in it."""
+        each = self._keys_per_block
+        return keys if each == 1 else keys[each - 1 :: each]
 
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
-        """Return the blocks of the longest findable prefix of at most ``limit`` blocks.
+        """Return the blocks of the longest findable prefix of at most ``limit`` tokens.
 
         Args:
             keys: The request's prefix keys.
-            limit: Most blocks to find.
-            places: Groups of the same kind and window; a block counts if all of them have it.
+            limit: Most tokens to find.
+            places: Groups of the same kind, window and block; a block counts if all have it.
 
         Returns:
             For every block of the prefix its ids, one per group.
         """
+        hits = self._leading(self.block_keys(keys)[: limit // self.block_size], places)
+        del hits[len(hits) // self._hit_blocks * self._hit_blocks :]
+        return hits
+
+    def _leading(self, keys: Sequence[int], places: Sequence[int]) -> Hits:
         hits: Hits = []
-        for key in keys[:limit]:
+        for key in keys:
             blocks = self._find(key, places)
             if blocks is None:
                 break
@@ -155,13 +171,14 @@ class FullTables:
             tokens: Its tokens that are computed by the end of the step.
             resumes: Tokens after which a later request is likely to go on by itself.
         """
-        done, full = self.registered.get(job, 0), tokens // self._block_size
+        done = self.registered.get(job, 0)
+        full = tokens // self._hit_tokens * self._hit_blocks
         if done >= full:
             return
-        table = self.tables[job]
+        table, each = self.tables[job], self._keys_per_block
         for place in self.kept(done, full, resumes):
             if table[place] != NULL:
-                self._pool.register(table[place], (keys[place], self._place))
+                self._pool.register(table[place], (keys[each * (place + 1) - 1], self._place))
         self.registered[job] = full
 
     def kept(self, first: int, end: int, resumes: Sequence[int]) -> Iterable[int]:
@@ -180,51 +197,45 @@ class FullTables:
 class ChunkedTables(FullTables):
     """Tables of layers that see the tokens of their own chunk (chunked local attention)."""
 
-    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, chunk: int) -> None:
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
         super().__init__(pool, place, config)
-        self._chunk = chunk
-        self.admission_cap = ceil_div(chunk + config.max_in_flight_tokens, config.block_size)
-
-    def skipped(self, computed: int) -> int:
-        """Blocks of the chunks before the one of the next token."""
-        return computed // self._chunk * self._chunk // self._block_size
+        most = self._group.window_tokens + config.max_in_flight_tokens
+        self.admission_cap = ceil_div(most, self.block_size)
 
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
         """Return what the last chunk has findable; chunks before it need not be found at all."""
-        limit = min(limit, len(keys))
-        unseen = self.skipped(limit * self._block_size)
-        seen = super().longest_hit(keys[unseen:limit], limit - unseen, places)
-        return [(NULL,) * len(places)] * unseen + seen
+        unseen, end = self.skipped(limit), limit // self.block_size
+        return [(NULL,) * len(places)] * unseen + self._leading(keys[unseen:end], places)
 
 
 class SlidingTables(FullTables):
-    """Tables of layers that see the last ``window`` tokens, the current one included."""
+    """Tables of layers that see the last ``window_tokens`` tokens, the current one included."""
 
-    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, window: int) -> None:
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
         super().__init__(pool, place, config)
-        self._window = window
-        in_flight = window - 1 + config.max_in_flight_tokens
+        before = self._group.window_tokens - 1
         # One more, since a window need not start with a block.
-        self.admission_cap = ceil_div(in_flight, config.block_size) + 1
-        self._run = ceil_div(window - 1, config.block_size)
+        self.admission_cap = ceil_div(before + config.max_in_flight_tokens, self.block_size) + 1
+        self._run = ceil_div(before, self.block_size)
         interval = config.prefix_cache_retention_interval
-        # In blocks; keeping everything is a window of blocks before every block.
-        self._interval = 1 if interval is None else interval // config.block_size
-
-    def skipped(self, computed: int) -> int:
-        """Blocks wholly before the window of the next token."""
-        return max(0, computed - self._window + 1) // self._block_size
+        # In blocks. Without an interval a window stays before every place where a hit may end.
+        self._interval = self._hit_blocks if interval is None else interval // self.block_size
+        self._keeps_resumes = interval is not None
 
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
         """Return the longest prefix whose last window of blocks is findable.
 
         The search runs from the right for a run long enough to fill a window; a shorter run
-        serves only where it starts with the first block.
+        serves only where it starts with the first block. A run ends where blocks of every group
+        do.
         """
-        hits: Hits = [(NULL,) * len(places)] * min(limit, len(keys))
+        own = self.block_keys(keys)
+        hits: Hits = [(NULL,) * len(places)] * min(limit // self.block_size, len(own))
         run = 0
         for at in range(len(hits) - 1, -1, -1):
-            blocks = self._find(keys[at], places)
+            if not run and (at + 1) % self._hit_blocks:
+                continue
+            blocks = self._find(own[at], places)
             if blocks is None:
                 run = 0
                 continue
@@ -249,5 +260,7 @@ class SlidingTables(FullTables):
         interval = self._interval
         if interval and block % interval >= interval - self._run:
             return True
-        ends = (tokens // self._block_size for tokens in resumes)
+        if not self._keeps_resumes:
+            return False
+        ends = (tokens // self._hit_tokens * self._hit_blocks for tokens in resumes)
         return any(end - self._run <= block < end for end in ends)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvbench_pool.vllm_policy.block_pool import BlockPool
-from kvbench_pool.vllm_policy.block_tables import ChunkedTables, FullTables, SlidingTables
-from kvbench_pool.vllm_policy.config import CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.block_tables import ChunkedTables, FullTables, Hits, SlidingTables
+from kvbench_pool.vllm_policy.config import GroupKind, PoolConfig
 from kvbench_pool.vllm_policy.job import Job
 from kvbench_pool.vllm_policy.pool_split import PoolSplit
 from kvbench_pool.vllm_policy.state_tables import AlignedStateTables, StateTables
@@ -24,8 +25,7 @@ class CacheManager:
         self._config = config
         self.pool = BlockPool(config.num_blocks)
         self.groups: tuple[FullTables, ...] = tuple(
-            _make_tables(self.pool, place, config, group)
-            for place, group in enumerate(config.groups)
+            _make_tables(self.pool, place, config) for place in range(len(config.groups))
         )
         self._alike = _groups_alike(config)
 
@@ -44,26 +44,30 @@ class CacheManager:
         found: list[list[int]] = [[] for _ in self.groups]
         if not self._config.enable_prefix_caching:
             return found
-        limit = (job.known - 1) // self._config.block_size
-        full_done, longest = False, 0
+        limit, longest = job.known - 1, 0
+        hits: dict[int, Hits] = {}
         while True:
             before = limit
             for places in self._alike:
-                tables = self.groups[places[0]]
-                is_full = self._config.groups[places[0]].kind is GroupKind.FULL
-                if is_full and full_done:
-                    limit = min(limit, len(found[places[0]]))
-                    continue
-                hits = tables.longest_hit(job.keys, limit, places)
-                full_done |= is_full
-                limit = len(hits)
+                first = places[0]
+                tables = self.groups[first]
+                # What full attention found serves any shorter prefix as well.
+                if first not in hits or self._config.groups[first].kind is not GroupKind.FULL:
+                    hits[first] = tables.longest_hit(job.keys, limit, places)
+                limit = min(limit, len(hits[first]) * tables.block_size)
                 longest = max(longest, limit)
-                for at, place in enumerate(places):
-                    found[place] = [blocks[at] for blocks in hits]
             if limit == before or self._one_pass:
-                parted = longest > limit
-                job.parting_tokens = longest * self._config.block_size if parted else 0
-                return [blocks[:limit] for blocks in found]
+                break
+        job.parting_tokens = longest if longest > limit else 0
+        for places in self._alike:
+            blocks = hits[places[0]][: limit // self.groups[places[0]].block_size]
+            for at, place in enumerate(places):
+                found[place] = [ids[at] for ids in blocks]
+        return found
+
+    def found_tokens(self, found: Sequence[Sequence[int]]) -> int:
+        """Tokens of the prefix whose blocks ``find`` returned."""
+        return len(found[0]) * self.groups[0].block_size
 
     @property
     def _one_pass(self) -> bool:
@@ -84,7 +88,7 @@ class CacheManager:
             Whether there was room; if not, nothing changed.
         """
         config = self._config
-        computed = len(found[0]) * config.block_size
+        computed = self.found_tokens(found)
         spare = self.pool.num_free - (config.watermark_blocks if others else 0)
         if config.reserve_full_prompt:
             whole = self._need(job, job.known, found, computed, gate=True)
@@ -153,10 +157,12 @@ class CacheManager:
         Args:
             running: The jobs that hold blocks.
         """
-        size, pool = self._config.block_size, self.pool
+        size, pool = self._config.scheduler_block_size, self.pool
         states = [tables for tables in self.groups if isinstance(tables, StateTables)]
         paged = [tables for tables in self.groups if not isinstance(tables, StateTables)]
-        tokens = len(paged) * sum([job.computed for job in running])
+        # A token takes more slots where a block holds fewer of them.
+        slots = sum([size // tables.block_size for tables in paged])
+        tokens = slots * sum([job.computed for job in running])
         entries, nulls = sum(t.num_entries for t in paged), sum(t.num_nulls for t in paged)
         state_blocks = sum(len(tables.held) for tables in states)
         state_again = sum(tables.held.total() for tables in states) - state_blocks
@@ -165,7 +171,7 @@ class CacheManager:
         used = self._config.usable_blocks - pool.num_free - state_blocks
         # Entries that name a block once more than the first time; shared blocks are full.
         again = entries - nulls - used
-        reserved = len(paged) * len(running) * self._config.lookahead_tokens
+        reserved = slots * len(running) * self._config.lookahead_tokens
         return PoolSplit(
             live=tokens - (nulls + again + shared) * size,
             shared=shared * size,
@@ -184,23 +190,23 @@ class CacheManager:
         return [tables.tables.get(job.index, []) for tables in self.groups]
 
 
-def _make_tables(pool: BlockPool, place: int, config: PoolConfig, group: CacheGroup) -> FullTables:
-    if group.kind is GroupKind.SLIDING:
-        return SlidingTables(pool, place, config, group.window_tokens)
-    if group.kind is GroupKind.CHUNKED:
-        return ChunkedTables(pool, place, config, group.window_tokens)
-    if group.kind is GroupKind.STATE and config.enable_prefix_caching:
-        return AlignedStateTables(pool, place, config, exports=group.exports_states)
-    if group.kind is GroupKind.STATE:
-        return StateTables(pool, place, config, group.fixed_blocks)
-    return FullTables(pool, place, config)
+def _make_tables(pool: BlockPool, place: int, config: PoolConfig) -> FullTables:
+    states = AlignedStateTables if config.enable_prefix_caching else StateTables
+    kinds: dict[GroupKind, type[FullTables]] = {
+        GroupKind.FULL: FullTables,
+        GroupKind.SLIDING: SlidingTables,
+        GroupKind.CHUNKED: ChunkedTables,
+        GroupKind.STATE: states,
+    }
+    return kinds[config.groups[place].kind](pool, place, config)
 
 
 def _groups_alike(config: PoolConfig) -> list[list[int]]:
-    """Groups of the same kind and window are looked up together, full attention first."""
+    """Groups of one kind, window and block are looked up together, full attention first."""
     alike: dict[object, list[int]] = {}
     for place, group in enumerate(config.groups):
-        alike.setdefault(group, []).append(place)
+        sized = replace(group, block_size=config.block_sizes[place])
+        alike.setdefault(sized, []).append(place)
     return sorted(
         alike.values(), key=lambda places: config.groups[places[0]].kind is not GroupKind.FULL
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,11 +39,15 @@ class CacheGroup:
         fixed_blocks: Pages of one request in a ``state`` group. With prefix caching a state is
             kept wherever a chunk ends at a block's end, two at a time in a running request; 3
             stands for kernels that also export a state from inside the last chunk of a prompt.
+        block_size: Tokens per block where the group has a size of its own, ``None`` for the
+            pool's. A block id costs the same bytes in every group, so that layers with less per
+            token hold more tokens in it.
     """
 
     kind: GroupKind = GroupKind.FULL
     window_tokens: int = 0
     fixed_blocks: int = 1
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind in (GroupKind.SLIDING, GroupKind.CHUNKED) and self.window_tokens < 1:
@@ -51,6 +56,16 @@ class CacheGroup:
             )
         if self.kind is GroupKind.STATE and self.fixed_blocks < 1:
             raise KvbenchError(f"a state group takes at least 1 block, got {self.fixed_blocks}")
+        if self.block_size is not None and self.block_size < 1:
+            raise KvbenchError(f"a group's block is at least 1 token, got {self.block_size}")
+
+    def skipped_tokens(self, computed: int) -> int:
+        """Leading tokens that no later token can see after ``computed`` tokens."""
+        if self.kind is GroupKind.SLIDING:
+            return max(0, computed - self.window_tokens + 1)
+        if self.kind is GroupKind.CHUNKED:
+            return computed // self.window_tokens * self.window_tokens
+        return 0
 
     @property
     def exports_states(self) -> bool:
@@ -67,7 +82,7 @@ class PoolConfig:
 
     Attributes:
         num_blocks: Block ids of the pool; id 0 is the null block, which holds no tokens.
-        block_size: Tokens per block.
+        block_size: Tokens per block, of every group that has no size of its own.
         max_num_seqs: Most requests running.
         max_num_batched_tokens: Token budget of one step.
         watermark: Share of the blocks that an admission leaves free while others run.
@@ -83,7 +98,8 @@ class PoolConfig:
             later. 0 keeps the last window of blocks, or the last state, before the end of each
             prompt and before the place where a request parted from a longer known prefix; a
             multiple of the block size keeps them before each such multiple as well; ``None``
-            keeps every block. vLLM's own default is 0; the decision logs were made with ``None``.
+            keeps every block that a hit can need. vLLM's own default is 0; the decision logs
+            were made with ``None``.
         groups: Cache groups in the engine's order.
         step_ms: Milliseconds of one step, by which arrivals become steps.
         step_time: Model that gives every step its seconds; requests then join when that clock
@@ -109,7 +125,8 @@ class PoolConfig:
         for problem in self._problems():
             raise KvbenchError(problem)
 
-    def _problems(self) -> list[str]:
+    def _problems(self) -> Iterator[str]:
+        """Yield what is wrong; what comes later relies on what comes before."""
         least = {
             "num_blocks": 2,
             "block_size": 1,
@@ -119,37 +136,57 @@ class PoolConfig:
             "lookahead_tokens": 0,
             "watermark": 0,
         }
-        problems = [
-            f"{name} is {getattr(self, name)}; expected at least {minimum}"
-            for name, minimum in least.items()
-            if not getattr(self, name) >= minimum
-        ]
+        for name, minimum in least.items():
+            if not getattr(self, name) >= minimum:
+                yield f"{name} is {getattr(self, name)}; expected at least {minimum}"
         if self.watermark >= 1:
-            problems.append(f"watermark is {self.watermark}; expected a share below 1")
+            yield f"watermark is {self.watermark}; expected a share below 1"
         if not 0 < self.step_ms < math.inf:
-            problems.append(f"step_ms is {self.step_ms}; expected a number above 0")
-        interval = self.prefix_cache_retention_interval or 0
-        if interval < 0 or interval % self.block_size:
-            problems.append(
-                f"prefix_cache_retention_interval is {interval}; expected 0 or a multiple of the "
-                f"block size ({self.block_size})"
-            )
+            yield f"step_ms is {self.step_ms}; expected a number above 0"
         if not self.groups:
-            problems.append("groups is empty; expected at least one cache group")
-        problems += [
-            f"a chunk is {group.window_tokens} tokens; expected whole blocks of {self.block_size}"
-            for group in self.groups
-            if group.kind is GroupKind.CHUNKED and group.window_tokens % self.block_size
-        ]
-        if self.enable_prefix_caching and any(
-            group.kind is GroupKind.STATE and group.fixed_blocks > _EXPORTING_PAGES
-            for group in self.groups
+            yield "groups is empty; expected at least one cache group"
+        interval = self.prefix_cache_retention_interval or 0
+        if interval < 0 or interval % self.scheduler_block_size:
+            yield (
+                f"prefix_cache_retention_interval is {interval}; expected 0 or a multiple of the "
+                f"block size ({self.scheduler_block_size})"
+            )
+        yield from self._group_problems()
+
+    def _group_problems(self) -> Iterator[str]:
+        for group, size in zip(self.groups, self.block_sizes, strict=True):
+            if group.kind is GroupKind.CHUNKED and group.window_tokens % size:
+                yield f"a chunk is {group.window_tokens} tokens; expected whole blocks of {size}"
+        if not self.enable_prefix_caching:
+            return
+        kinds = {group.kind for group in self.groups}
+        if len(set(self.block_sizes)) > 1 and kinds & {GroupKind.CHUNKED, GroupKind.STATE}:
+            yield (
+                f"prefix caching with blocks of {sorted(set(self.block_sizes))} tokens in one "
+                "pool is simulated for full and sliding attention only"
+            )
+        if any(
+            g.kind is GroupKind.STATE and g.fixed_blocks > _EXPORTING_PAGES for g in self.groups
         ):
-            problems.append(
+            yield (
                 f"a request holds at most {_EXPORTING_PAGES} state pages with prefix caching; "
                 "states for speculative tokens are not simulated"
             )
-        return problems
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Tokens per block of every group."""
+        return tuple([group.block_size or self.block_size for group in self.groups])
+
+    @property
+    def scheduler_block_size(self) -> int:
+        """Tokens that a found prefix is a multiple of: whole blocks in every group."""
+        return math.lcm(*self.block_sizes)
+
+    @property
+    def hash_block_size(self) -> int:
+        """Tokens per prefix key: a block of any group ends where one of them does."""
+        return math.gcd(*self.block_sizes)
 
     @property
     def has_state(self) -> bool:
@@ -186,12 +223,26 @@ class PoolConfig:
         return int(-(-int(arrival_ms) // self.step_ms))
 
     def fits(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """Whether the pool could hold such a request in one group; the others are dropped.
+        """Whether the pool could ever hold such a request; the others are dropped.
 
-        Where every group holds states, a request takes the same pages whatever its length.
+        In one group by the rule of the decision logs: all its tokens have slots at once, but
+        states take the same pages whatever the length. In several groups by the blocks that no
+        schedule can do without: those that its last step reads and writes.
         """
-        if all(group.kind is GroupKind.STATE for group in self.groups):
-            return sum(group.fixed_blocks for group in self.groups) <= self.usable_blocks
         tokens = prompt_tokens + output_tokens
-        most = max(tokens, tokens - 1 + self.lookahead_tokens)
-        return -(-most // self.block_size) <= self.usable_blocks
+        end = tokens - 1 + self.lookahead_tokens
+        if len(self.groups) == 1:
+            if self.has_state:
+                return self.groups[0].fixed_blocks <= self.usable_blocks
+            return -(-max(tokens, end) // self.block_sizes[0]) <= self.usable_blocks
+        least = [
+            self._least_blocks(group, size, tokens - 2, end)
+            for group, size in zip(self.groups, self.block_sizes, strict=True)
+        ]
+        return sum(least) <= self.usable_blocks
+
+    def _least_blocks(self, group: CacheGroup, size: int, computed: int, end: int) -> int:
+        """Blocks of a group in a step that has ``computed`` tokens and makes room for ``end``."""
+        if group.kind is GroupKind.STATE:
+            return 1 if self.enable_prefix_caching else group.fixed_blocks
+        return -(-end // size) - group.skipped_tokens(computed) // size

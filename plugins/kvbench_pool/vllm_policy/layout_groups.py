@@ -27,15 +27,13 @@ def cache_groups(arrangement: Arrangement | None) -> tuple[CacheGroup, ...]:
 def _cache_group(group: Group, block_size: int) -> CacheGroup:
     if group.kind == "state" and group.fixed_blocks:
         return CacheGroup(kind=GroupKind.STATE, fixed_blocks=group.fixed_blocks)
-    known = group.fixed_blocks is None and group.block_size == block_size
-    if known and group.window_tokens is None:
-        return FULL
-    if known and group.kind.startswith("sliding") and group.window_tokens:
-        return CacheGroup(kind=GroupKind.SLIDING, window_tokens=group.window_tokens)
-    if known and group.kind == "chunked" and group.window_tokens:
-        return CacheGroup(kind=GroupKind.CHUNKED, window_tokens=group.window_tokens)
-    size = f" with blocks of {group.block_size} tokens in a pool of {block_size}"
-    raise ModelError(
-        f"the vllm policy does not simulate {group.kind!r} layers"
-        f"{size if group.block_size != block_size else ''}"
-    )
+    own = None if group.block_size == block_size else group.block_size
+    if group.fixed_blocks is None and group.window_tokens is None:
+        return CacheGroup(block_size=own)
+    if group.kind.startswith("sliding") and group.window_tokens:
+        kind = GroupKind.SLIDING
+    elif group.kind == "chunked" and group.window_tokens:
+        kind = GroupKind.CHUNKED
+    else:
+        raise ModelError(f"the vllm policy does not simulate {group.kind!r} layers")
+    return CacheGroup(kind=kind, window_tokens=group.window_tokens, block_size=own)

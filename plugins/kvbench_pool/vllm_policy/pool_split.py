@@ -10,8 +10,9 @@ import numpy.typing as npt
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.step_series import COLUMNS
 
-#: Parts of a pool, in slots of one token each; a state page counts as a block of slots. Requests
-#: hold the first five.
+#: Parts of a pool, in slots. A block has as many as the groups' block sizes have as their least
+#: common multiple: a slot of one token each where all sizes are equal, several slots per token in
+#: a group whose block holds fewer. A state page counts as a block. Requests hold the first five.
 PARTS = (
     "live",
     "shared",

@@ -118,7 +118,7 @@ class Scheduler:
                 passed_over.append(self.waiting.popleft())
                 continue
             found = self.cache.find(job)
-            hit = len(found[0]) * self._config.block_size
+            hit = self.cache.found_tokens(found)
             tokens = self._chunk(job, hit, min(job.known - hit, budget))
             if not tokens or not self.cache.admit(job, tokens, found, others=bool(self.running)):
                 break

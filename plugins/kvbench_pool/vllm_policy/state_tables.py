@@ -21,14 +21,13 @@ class StateTables(FullTables):
         held: How many tables name each page.
     """
 
-    def __init__(self, pool: BlockPool, place: int, config: PoolConfig, blocks: int) -> None:
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
         super().__init__(pool, place, config)
-        self._blocks = blocks
         self.held: Counter[int] = Counter()
 
     def required(self, tokens: int) -> int:
         """The same whatever the length."""
-        return self._blocks
+        return self._group.fixed_blocks
 
     def grow(self, job: int, tokens: int) -> None:
         """Give a job its pages."""
@@ -57,11 +56,9 @@ class AlignedStateTables(StateTables):
     a prompt, the state after its last full block.
     """
 
-    def __init__(
-        self, pool: BlockPool, place: int, config: PoolConfig, *, exports: bool = False
-    ) -> None:
-        super().__init__(pool, place, config, 1)
-        self._can_export = exports
+    def __init__(self, pool: BlockPool, place: int, config: PoolConfig) -> None:
+        super().__init__(pool, place, config)
+        self._can_export = self._group.exports_states
         self._exporting: set[int] = set()
         self._ahead = config.lookahead_tokens
         self._is_alone = len(config.groups) == 1
@@ -77,15 +74,15 @@ class AlignedStateTables(StateTables):
 
     def required(self, tokens: int) -> int:
         """Entries of a table for ``tokens`` tokens."""
-        return ceil_div(tokens, self._block_size)
+        return ceil_div(tokens, self.block_size)
 
     def skipped(self, computed: int) -> int:
         """Blocks before the one with the state after ``computed`` tokens."""
-        return max(0, computed - 1) // self._block_size
+        return max(0, computed - 1) // self.block_size
 
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
         """Return the longest prefix whose state is findable: null blocks, then the state."""
-        for at in range(min(limit, len(keys)) - 1, -1, -1):
+        for at in range(limit // self.block_size - 1, -1, -1):
             blocks = self._find(keys[at], places)
             if blocks is not None:
                 return [(NULL,) * len(places)] * at + [blocks]
@@ -111,7 +108,7 @@ class AlignedStateTables(StateTables):
         table = self.tables.get(job, ())
         new = self.required(tokens) - len(hits) - len(table)
         exports = self._can_export and tokens >= prefill_end
-        exports = exports and can_export(computed, tokens, self._block_size)
+        exports = exports and can_export(computed, tokens, self.block_size)
         if not gate:
             (self._exporting.add if exports else self._exporting.discard)(job)
         free = sum(1 for block in hits if block != NULL and not self._pool.holders(block))
@@ -174,9 +171,9 @@ class AlignedStateTables(StateTables):
         self._note_registered(self.tables[job][done : self.registered.get(job, 0)])
         if job in self._exporting:
             return
-        at = tokens // self._block_size - 1
-        is_whole = not (self._is_alone and tokens % self._block_size)
-        if is_whole and at >= 0 and resumes and at == resumes[0] // self._block_size - 1:
+        at = tokens // self.block_size - 1
+        is_whole = not (self._is_alone and tokens % self.block_size)
+        if is_whole and at >= 0 and resumes and at == resumes[0] // self.block_size - 1:
             self._note_registered(self.tables[job][at : at + 1])
 
     def _note_registered(self, blocks: Iterable[int]) -> None:
@@ -187,7 +184,7 @@ class AlignedStateTables(StateTables):
         """Return the blocks after which a later request is likely to go on."""
         if self._interval == 1:
             return range(first, end)
-        ends = {tokens // self._block_size - 1 for tokens in resumes}
+        ends = {tokens // self.block_size - 1 for tokens in resumes}
         interval = self._interval
         return [
             at for at in range(first, end) if at in ends or (interval and not (at + 1) % interval)

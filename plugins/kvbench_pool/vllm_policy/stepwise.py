@@ -41,13 +41,14 @@ class Stepwise:
         self._digest = digest
         self._sink = sink
         self._scheduler = Scheduler(config)
-        self._keys = PrefixKeys(config.block_size, numbered)
+        self._keys = PrefixKeys(config.hash_block_size, numbered)
         self._flying: deque[Step] = deque()
         self._reported: dict[int, list[int]] = {}
         self._blocks_at_end: dict[int, int] = {}
         self.clock = clock_of(config)
         self.counts = Counts()
-        self.series = StepSeries(config.block_size)
+        # Its tables are the first group's, as in the decision logs.
+        self.series = StepSeries(config.block_sizes[0])
         self.split = SplitSeries()
         self._alive = 0
 
@@ -96,7 +97,7 @@ class Stepwise:
         if not self._config.enable_prefix_caching:
             return []
         keys: list[int] = self._keys.public(request).tolist()
-        full = (request.prompt_tokens + request.output_tokens) // self._config.block_size
+        full = (request.prompt_tokens + request.output_tokens) // self._config.hash_block_size
         keys += self._keys.fresh(full - len(keys)).tolist()
         return keys
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import tempfile
 from collections import deque
@@ -94,7 +95,7 @@ def _engine_config() -> VllmConfig:
 
 
 def _spec(group: CacheGroup, config: PoolConfig) -> Any:
-    block_size = config.block_size
+    block_size = group.block_size or config.block_size
     sizes: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1}
     if group.kind is GroupKind.SLIDING:
         return SlidingWindowSpec(sliding_window=group.window_tokens, dtype=torch.float32, **sizes)
@@ -145,8 +146,8 @@ def make_scheduler(config: PoolConfig) -> Scheduler:
             prefix_cache_retention_interval=config.prefix_cache_retention_interval,
         ),
         structured_output_manager=StructuredOutputManager(engine),
-        block_size=_MAX_LEN if is_fixed else config.block_size,
-        hash_block_size=config.block_size,
+        block_size=math.lcm(config.scheduler_block_size, _MAX_LEN if is_fixed else 1),
+        hash_block_size=config.hash_block_size,
         log_stats=False,
     )
     scheduler.num_lookahead_tokens = config.lookahead_tokens
@@ -210,7 +211,7 @@ class RealRun:
         self.scheduler = make_scheduler(config)
         self._managers = self.scheduler.kv_cache_manager.coordinator.single_type_managers
         self._pool = self.scheduler.kv_cache_manager.block_pool
-        self._hasher = get_request_block_hasher(config.block_size, sha256)
+        self._hasher = get_request_block_hasher(config.hash_block_size, sha256)
         self._flying: deque[tuple[Any, list[list[int]]]] = deque()
         self._reported: dict[str, list[int]] = {}
         self._preempted: list[int] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +36,16 @@ _WINDOWED = st.one_of(
     _WINDOWS.map(lambda group: (FULL, group, group)),
     st.tuples(st.just(FULL), _WINDOWS, _WINDOWS),
 )
+
+
+@st.composite
+def _unequal(draw: st.DrawFn) -> tuple[CacheGroup, ...]:
+    """Draw full and sliding groups in any order, with blocks of their own sizes."""
+    kinds = draw(st.lists(st.one_of(st.just(FULL), _WINDOWS), min_size=2, max_size=4))
+    sizes = draw(st.sampled_from(((2, 4), (4, 8), (1, 4, 16), (8, 16, 32), (2, 3), (4, 6))))
+    groups = [replace(group, block_size=draw(st.sampled_from(sizes))) for group in kinds]
+    # Layers of one kind and width are dealt out in several groups.
+    return (*groups, *draw(st.sampled_from((groups[:0], groups[:1], groups[-1:]))))
 
 
 @st.composite
@@ -86,14 +98,16 @@ def _cases(
     found = draw(groups)
     seats = draw(st.integers(2, 8))
     longest = max(request.prompt_tokens + request.output_tokens for request in requests)
-    least = len(found) * (-(-(longest + ahead) // size) + 1)
+    sizes = [group.block_size or size for group in found]
+    least = sum(-(-(longest + ahead) // one) + 1 for one in sizes)
+    hit = math.lcm(*sizes)
     kinds = {group.kind for group in found}
     # The engine refuses other intervals where they would do nothing.
     intervals: tuple[int | None, ...] = (None, 0, 0)
     if (caching and GroupKind.STATE in kinds) or (
         GroupKind.SLIDING in kinds and GroupKind.STATE not in kinds
     ):
-        intervals = (*intervals, size, 2 * size, 5 * size)
+        intervals = (*intervals, hit, 2 * hit, 5 * hit)
     config = PoolConfig(
         num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
         block_size=size,
@@ -168,6 +182,13 @@ def test_windows_and_hybrids(case: tuple[PoolConfig, list[Request]]) -> None:
 @settings(parent=_MANY, max_examples=60)
 @given(_cases(st.sampled_from(((FULL, _STATE), (_STATE, FULL, _sliding(9)))), caching=False))
 def test_state_pages(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+@pytest.mark.timeout(1200)
+@settings(parent=_MANY, max_examples=400)
+@given(_cases(_unequal(), caching=None))
+def test_blocks_of_unequal_size(case: tuple[PoolConfig, list[Request]]) -> None:
     _compare_and_tell(*case)
 
 
