@@ -217,32 +217,42 @@ class FreeBlocks:
             del self._twins[key]
 
     def register(self, blocks: Blocks, keys: Keys) -> None:
-        """Let some held blocks be found; the first block of a prefix is the one that is found."""
-        places = _places(keys)
-        is_new = keys[0] > self._newest
-        taken = NO_BLOCKS if is_new else self._key[self._owner[places]] == keys
-        self._newest = max(self._newest, int(keys[-1]))
+        """Let some held blocks be found; the first block of a prefix is the one that is found.
+
+        Args:
+            blocks: The blocks.
+            keys: Their keys, which increase.
+        """
+        first, last = int(keys[0]), int(keys[-1])
+        # The keys of new text follow each other, as in a slice.
+        places = slice(first, last + 1) if last - first == len(keys) - 1 else keys
+        if first <= self._newest:
+            taken = self._key[self._owner[places]] == keys
+            if np.count_nonzero(taken):
+                self._register_twins(blocks[taken], keys[taken])
+                blocks, keys = blocks[~taken], keys[~taken]
+                places = keys
+        self._newest = max(self._newest, last)
         self._key[blocks] = keys
-        if np.count_nonzero(taken):
-            for block, key in zip(blocks[taken].tolist(), keys[taken].tolist(), strict=True):
-                self._register_twin(block, key)
-            blocks, keys = blocks[~taken], keys[~taken]
-            places = keys
         self._owner[places] = blocks
         self.num_cached += len(keys)
 
+    def _register_twins(self, blocks: Blocks, keys: Keys) -> None:
+        for block, key in zip(blocks.tolist(), keys.tolist(), strict=True):
+            self._register_twin(block, key)
+
     def register_one(self, block: int, key: int) -> None:
         """Let one held block be found."""
-        taken = self._holder(key)
-        self._newest = max(self._newest, key)
-        self._key_at[block] = key
-        if taken:
+        if self._holder(key):
             self._register_twin(block, key)
             return
+        self._newest = max(self._newest, key)
+        self._key_at[block] = key
         self._owner_at[key] = block
         self.num_cached += 1
 
     def _register_twin(self, block: int, key: int) -> None:
+        self._key_at[block] = key
         first = int(self._owner_at[key])
         self._twins.setdefault(key, [first]).append(block)
         self._has_twin[first] = self._has_twin[block] = True
@@ -306,9 +316,3 @@ class FreeBlocks:
         self._ring[1 : len(blocks) + 1] = blocks
         self._position[blocks] = np.arange(1, len(blocks) + 1, dtype=np.int64)
         self._head, self._tail = 1, len(blocks) + 1
-
-
-def _places(keys: Keys) -> Keys | slice:
-    """Return increasing keys as an index: those of new text follow each other, as in a slice."""
-    first, last = int(keys[0]), int(keys[-1])
-    return slice(first, last + 1) if last - first == len(keys) - 1 else keys
