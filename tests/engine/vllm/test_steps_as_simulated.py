@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -79,9 +80,13 @@ class Case:
     retention: int | None = None
 
 
+#: Pools that are too small for the requests.
+SMALL = Case("tiny-llama-gqa", 34)
+SMALL_HYBRID = Case("tiny-granite-hybrid", 9, block_size=256, caching=False)
+
 CASES = [
     Case("tiny-llama-gqa", 128),
-    Case("tiny-llama-gqa", 34),
+    SMALL,
     Case("tiny-llama-gqa", 34, caching=False),
     Case("tiny-llama-mha", 18, block_size=64),
     Case("tiny-mistral-window", 40),
@@ -91,7 +96,7 @@ CASES = [
     Case("tiny-deepseek-mla", 66, block_size=16),
     # One block of each state group a sequence.
     Case("tiny-granite-hybrid", 22, block_size=256, caching=False),
-    Case("tiny-granite-hybrid", 9, block_size=256, caching=False),
+    SMALL_HYBRID,
     Case("tiny-qwen3-next", 22, block_size=128, caching=False),
     # States are kept at the ends of blocks.
     Case("tiny-qwen3-next", 22, block_size=128),
@@ -133,8 +138,12 @@ def reported(engine: InProcessEngine, workload: list[Request], step_ms: float) -
     return [totals, [step.number for step in record.steps], steps]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_step_is_the_simulated_one(case):
+@cache
+def runs_of(case: Case) -> list[tuple[list[object], list[object]]]:
+    """What an engine reports and what the simulator says, for each workload.
+
+    Starting an engine takes most of the time, so every test of a case looks at the same runs.
+    """
     settings = {
         "block_size": case.block_size,
         "enable_prefix_caching": case.caching,
@@ -142,15 +151,21 @@ def test_every_step_is_the_simulated_one(case):
     }
     with engine_of(case.model, **settings, blocks=case.blocks) as engine:
         assert engine.block_pool.num_gpu_blocks == case.blocks
-        for workload in (SHARED, LONG, TURNS, TWINS):
-            assert reported(engine, workload, 50.0) == simulated(engine, workload, 50.0)
+        return [
+            (reported(engine, workload, 50.0), simulated(engine, workload, 50.0))
+            for workload in (SHARED, LONG, TURNS, TWINS)
+        ]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_step_is_the_simulated_one(case):
+    for found, expected in runs_of(case):
+        assert found == expected
 
 
 def test_a_small_pool_of_a_state_hybrid_preempts():
     """The comparison would show less if every state found room."""
-    settings = {"block_size": 256, "enable_prefix_caching": False, "blocks": 9}
-    with engine_of("tiny-granite-hybrid", **settings) as engine:
-        (hit_tokens, preemptions, _), _, steps = reported(engine, SHARED, 50.0)
+    (hit_tokens, preemptions, _), _, steps = runs_of(SMALL_HYBRID)[0][0]
     assert (hit_tokens, preemptions > 0) == (0, True)
     # A running request holds three states and at least one block of the attention layer.
     assert all(used >= 4 * running for used, _, running, _ in steps)
@@ -158,8 +173,7 @@ def test_a_small_pool_of_a_state_hybrid_preempts():
 
 def test_the_cases_evict_preempt_and_share():
     """The comparison would show nothing if nothing happened."""
-    with engine_of("tiny-llama-gqa", block_size=32, blocks=34) as engine:
-        hit_tokens, preemptions, evicted = reported(engine, SHARED, 50.0)[0]
+    hit_tokens, preemptions, evicted = runs_of(SMALL)[0][0][0]
     assert hit_tokens > 0
     assert preemptions > 0
     assert evicted > 0
