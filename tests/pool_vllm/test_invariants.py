@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,6 +54,13 @@ _KINDS = {
     "full and state": (FULL, _STATE),
     "state, full and sliding": (_STATE, FULL, _sliding(9)),
     "full and exported state": (FULL, _EXPORTED),
+    "wide full and sliding": (CacheGroup(block_size=8), _sliding(9)),
+    "three sizes": (
+        replace(_sliding(6), block_size=4),
+        CacheGroup(block_size=16),
+        replace(_sliding(6), block_size=4),
+        _sliding(17),
+    ),
 }
 
 
@@ -82,7 +91,9 @@ class PolicyMachine(RuleBasedStateMachine):
         interval: int | None,
     ) -> None:
         caching, reserve, is_async = flags
-        least = len(self.groups) * (-(-(_MOST_TOKENS + ahead) // block_size) + 2)
+        sizes = [group.block_size or block_size for group in self.groups]
+        least = sum(-(-(_MOST_TOKENS + ahead) // size) + 2 for size in sizes)
+        hit = math.lcm(*sizes)
         self.config = PoolConfig(
             num_blocks=1 + least + spare,
             block_size=block_size,
@@ -93,12 +104,12 @@ class PolicyMachine(RuleBasedStateMachine):
             reserve_full_prompt=reserve,
             async_scheduling=is_async,
             lookahead_tokens=ahead,
-            prefix_cache_retention_interval=None if interval is None else interval * block_size,
+            prefix_cache_retention_interval=None if interval is None else interval * hit,
             groups=self.groups,
         )
         self.scheduler = Scheduler(self.config)
         self.pool = self.scheduler.cache.pool
-        self.numbers = PrefixKeys(block_size)
+        self.numbers = PrefixKeys(self.config.hash_block_size)
         self.flying: deque[Step] = deque()
         self.alive: dict[int, Job] = {}
         self.made = 0
@@ -164,14 +175,22 @@ class PolicyMachine(RuleBasedStateMachine):
             return
         assert part.computed < part.job.known
         for group, table in enumerate(self.scheduler.cache.table(part.job)):
-            for place in range(part.computed // self.config.block_size):
+            size = self.config.block_sizes[group]
+            assert part.computed % size == 0 or not self.config.enable_prefix_caching
+            for place in range(part.computed // size):
                 if table[place] != NULL:
-                    assert self.contents[table[place]] == (group, part.job.keys[place])
+                    assert self.contents[table[place]] == (group, self._key(part.job, group, place))
+
+    def _key(self, job: Job, group: int, place: int) -> int:
+        """The key of a block: that of the prefix up to its end."""
+        end = (place + 1) * self.config.block_sizes[group]
+        return job.keys[end // self.config.hash_block_size - 1]
 
     def _write(self, part: Scheduled, writers: dict[int, int]) -> None:
         """Note what the step puts where; nobody else may write there."""
-        size, end = self.config.block_size, part.computed + part.tokens
+        end = part.computed + part.tokens
         for group, table in enumerate(self.scheduler.cache.table(part.job)):
+            size = self.config.block_sizes[group]
             if self.groups[group].kind is GroupKind.STATE:
                 self._write_state(part, group, table)
                 continue
@@ -180,7 +199,8 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert block != NULL
                 assert writers.setdefault(block, part.job.index) == part.job.index
                 is_full = (place + 1) * size <= end
-                self.contents[block] = (group, part.job.keys[place] if is_full else -1)
+                key = self._key(part.job, group, place) if is_full else -1
+                self.contents[block] = (group, key)
 
     def _write_state(self, part: Scheduled, group: int, table: list[int]) -> None:
         """The running state is overwritten by the one after the step's last token."""
@@ -209,9 +229,10 @@ class PolicyMachine(RuleBasedStateMachine):
 
     def _check_split(self) -> None:
         """The split of the pool is what counting slot by slot says."""
-        size, counted = self.config.block_size, Counter[str]()
+        slots, counted = self.config.scheduler_block_size, Counter[str]()
         jobs, seen = {job.index: job for job in self.scheduler.running}, set[int]()
         for tables, group in zip(self.scheduler.cache.groups, self.groups, strict=True):
+            size = tables.block_size
             for index, table in tables.tables.items():
                 for place, block in enumerate(table):
                     counted["null_entries"] += block == NULL
@@ -220,20 +241,20 @@ class PolicyMachine(RuleBasedStateMachine):
                         continue
                     seen.add(block)
                     if group.kind is GroupKind.STATE:
-                        counted["state"] += size
+                        counted["state"] += slots
                     elif self.pool.holders(block) > 1:
-                        counted["shared"] += size
+                        counted["shared"] += slots
                     else:
                         full = min(size, max(0, jobs[index].computed - place * size))
-                        counted["live"] += full
-                        counted["empty"] += size - full
+                        counted["live"] += full * slots // size
+                        counted["empty"] += (size - full) * slots // size
         split = self.scheduler.cache.split(self.scheduler.running)
         assert split.tail >= 0
         assert split.reserved >= 0
         for name in ("live", "shared", "state", "null_entries", "saved_blocks"):
             assert getattr(split, name) == counted[name], name
         assert split.tail + split.reserved == counted["empty"]
-        assert sum(getattr(split, part) for part in PARTS) == self.config.num_blocks * size
+        assert sum(getattr(split, part) for part in PARTS) == self.config.num_blocks * slots
 
     def _held(self) -> Iterator[int]:
         for tables in self.scheduler.cache.groups:
@@ -256,7 +277,7 @@ class PolicyMachine(RuleBasedStateMachine):
                 if group.kind is GroupKind.STATE and not self.config.enable_prefix_caching:
                     assert len(table) == group.fixed_blocks
                 else:
-                    assert len(table) * self.config.block_size >= job.computed
+                    assert len(table) * tables.block_size >= job.computed
                 if group.kind is GroupKind.STATE:
                     assert table[-1] != NULL
                     assert len(table) - nulls <= _MOST_STATES
@@ -265,10 +286,10 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert table[:nulls] == [NULL] * nulls
                 if group.kind is GroupKind.SLIDING:
                     unseen = max(0, processed + 1 - group.window_tokens)
-                    assert nulls * self.config.block_size <= unseen
+                    assert nulls * tables.block_size <= unseen
                 elif group.kind is GroupKind.CHUNKED:
                     unseen = processed - processed % group.window_tokens
-                    assert nulls * self.config.block_size <= unseen
+                    assert nulls * tables.block_size <= unseen
                 else:
                     assert not nulls
 

@@ -22,6 +22,7 @@ class Job:
         in_flight: Tokens scheduled but not yet settled.
         stale: Share of ``in_flight`` that was scheduled before a preemption.
         preemptions: Times it lost its blocks.
+        reached: Tokens computed when it last lost them.
         first_step: Step in which it was first scheduled, -1 before.
         hit_tokens: Prompt tokens found at its first admission.
         rehit_tokens: Tokens found when it came back after preemptions.
@@ -45,6 +46,7 @@ class Job:
     in_flight: int = 0
     stale: int = 0
     preemptions: int = 0
+    reached: int = 0
     first_step: int = -1
     hit_tokens: int = 0
     rehit_tokens: int = 0

@@ -102,7 +102,7 @@ class Scheduler:
 
     def _preempt(self, job: Job) -> None:
         self.cache.release(job)
-        job.computed = 0
+        job.reached, job.computed = job.computed, 0
         job.placeholders = 0
         job.stale = job.in_flight
         job.preemptions += 1

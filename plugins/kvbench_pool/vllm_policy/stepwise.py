@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-from kvbench.errors import KvbenchError
 from kvbench.workload.request import Request
 from kvbench_pool.digest import StepDigest, scheduled_part
 from kvbench_pool.step_time.timing import RequestTimes
@@ -20,6 +19,9 @@ from kvbench_pool.vllm_policy.step_series import StepSeries
 
 # The shared and the idle part of a row: ``PoolSplit`` has them for any groups.
 _COUNTED_IN_SPLIT = (0, 0, 0)
+
+# Times that a request may fail with the pool to itself without coming further.
+_TRIES_ALONE = 3
 
 
 class Stepwise:
@@ -51,6 +53,7 @@ class Stepwise:
         self.series = StepSeries(config.block_sizes[0])
         self.split = SplitSeries()
         self._alive = 0
+        self._tried_alone: dict[int, list[int]] = {}
 
     def run(self, requests: Iterable[Request]) -> None:
         """Run all requests to their ends."""
@@ -104,8 +107,8 @@ class Stepwise:
     def _one_step(self) -> None:
         scheduler, waiting = self._scheduler, len(self._scheduler.waiting)
         step = scheduler.schedule()
-        if not step.scheduled and not scheduler.running and not self._flying:
-            self._refuse_stuck()
+        if not scheduler.running:
+            self._drop_stuck(step)
         self.counts.preemptions += len(step.preempted)
         for job in step.preempted:
             self._reported.pop(job.index, None)
@@ -124,12 +127,34 @@ class Stepwise:
             preempted = [job.index for job in step.preempted]
             self._digest.add(self.clock.step, free, parts, preempted, ended)
 
-    def _refuse_stuck(self) -> None:
-        head, blocks = self._scheduler.waiting[0], self._config.usable_blocks
-        raise KvbenchError(
-            f"request {head.index} ({head.prompt_tokens} prompt tokens) can never run to its "
-            f"end: its cache groups need more than the {blocks} blocks there are"
-        )
+    def _drop_stuck(self, step: Step) -> None:
+        """Leave out a request that does not fit with the whole pool to itself.
+
+        The engine would try it for ever, and whoever waits behind it would wait as long.
+        """
+        waiting = self._scheduler.waiting
+        if step.preempted:
+            if self._may_come_further(waiting[0]):
+                return
+        elif any(flying.scheduled for flying in self._flying) or not waiting:
+            return
+        job = waiting.popleft()
+        # What is still on its way from before is of no use to anybody.
+        job.finish_step = self.clock.step
+        self._alive -= 1
+        self.counts.requests -= 1
+        self.counts.dropped += 1
+
+    def _may_come_further(self, job: Job) -> bool:
+        """Whether a job that failed alone may do better with what it left in the cache.
+
+        A try may leave nothing but the place where its prefix parted, for the one after it.
+        """
+        tried = self._tried_alone.setdefault(job.index, [])
+        if tried and job.reached > max(tried):
+            tried.clear()
+        tried.append(job.reached)
+        return len(tried) < _TRIES_ALONE
 
     def _note_admission(self, part: Scheduled) -> None:
         job, first = part.job, part.job.first_step < 0
@@ -226,9 +251,6 @@ def run_stepwise(
         digest: Takes in every step's decisions.
         sink: Takes the records instead of the result's ``records``.
         numbered: Prefix keys of these very requests.
-
-    Raises:
-        KvbenchError: A request that several groups together can never hold.
     """
     records: list[RequestRecord] = []
     stepwise = Stepwise(config, digest, sink or records.append, numbered)

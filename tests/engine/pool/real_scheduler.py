@@ -44,6 +44,7 @@ from vllm.v1.kv_cache_interface import (
 )
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request as EngineRequest
+from vllm.v1.request import RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
 from kvbench.workload.request import MultimodalItem, Request
@@ -200,6 +201,7 @@ class RealRun:
     Attributes:
         scheduler: The engine's scheduler.
         lines: One record per step, as ``kvbench_pool.digest`` defines it.
+        aborted: Requests that the engine would have tried for ever.
     """
 
     def __init__(
@@ -215,6 +217,9 @@ class RealRun:
         self._flying: deque[tuple[Any, list[list[int]]]] = deque()
         self._reported: dict[str, list[int]] = {}
         self._preempted: list[int] = []
+        self._reached: dict[int, int] = {}
+        self._tried_alone: dict[int, list[int]] = {}
+        self.aborted: list[int] = []
         self._watch_preemption()
         self.lines: list[str] = []
         self._step = 0
@@ -224,6 +229,7 @@ class RealRun:
 
         def preempt(request: Any, *args: Any, **kwargs: Any) -> Any:
             self._preempted.append(int(request.request_id))
+            self._reached[int(request.request_id)] = request.num_computed_tokens
             self._reported.pop(request.request_id, None)
             return original(request, *args, **kwargs)
 
@@ -234,6 +240,7 @@ class RealRun:
         coming = deque(
             (self._config.arrival_step(request.arrival_ms), index)
             for index, request in enumerate(self._requests)
+            if self._config.fits(request.prompt_tokens, request.output_tokens)
         )
         scheduler = self.scheduler
         while coming or scheduler.requests or self._flying:
@@ -272,6 +279,8 @@ class RealRun:
         output = self.scheduler.schedule()
         free = self._pool.get_num_free_blocks()
         parts = ";".join(self._parts(output))
+        if not self.scheduler.running:
+            self._abort_if_stuck()
         self._flying.append((output, list(self._sampled(output))))
         preempted, self._preempted[:] = list(self._preempted), []
         ended: list[int] = []
@@ -281,6 +290,31 @@ class RealRun:
             f"{self._step}|{free}|{parts}"
             f"|P:{','.join(map(str, preempted))}|F:{','.join(map(str, ended))}"
         )
+
+    def _abort_if_stuck(self) -> None:
+        """Abort what the engine would try for ever, as a client does that gives up.
+
+        That is a request that is not admitted to an empty pool, or that fails alone three times
+        without coming further.
+        """
+        if self._preempted:
+            name = self._preempted[-1]
+            if self._may_come_further(name):
+                return
+        else:
+            in_flight = any(output.num_scheduled_tokens for output, _ in self._flying)
+            if in_flight or not self.scheduler.waiting:
+                return
+            name = int(self.scheduler.waiting.peek_request().request_id)
+        self.aborted.append(name)
+        self.scheduler.finish_requests(str(name), RequestStatus.FINISHED_ABORTED)
+
+    def _may_come_further(self, name: int) -> bool:
+        tried = self._tried_alone.setdefault(name, [])
+        if tried and self._reached[name] > max(tried):
+            tried.clear()
+        tried.append(self._reached[name])
+        return len(tried) < 3
 
     def _parts(self, output: Any) -> Iterator[str]:
         cached = output.scheduled_cached_reqs

@@ -90,8 +90,13 @@ def _requests(draw: st.DrawFn) -> list[Request]:
 
 @st.composite
 def _cases(
-    draw: st.DrawFn, groups: st.SearchStrategy[tuple[CacheGroup, ...]], *, caching: bool | None
+    draw: st.DrawFn,
+    groups: st.SearchStrategy[tuple[CacheGroup, ...]],
+    *,
+    caching: bool | None,
+    scarce: bool = False,
 ) -> tuple[PoolConfig, list[Request]]:
+    """Draw a workload and a pool that holds its longest request, or ``scarce`` blocks."""
     requests = draw(_requests())
     size = draw(st.sampled_from((1, 2, 4, 8, 16)))
     ahead = draw(st.sampled_from((0, 0, 0, 1, 5)))
@@ -100,7 +105,7 @@ def _cases(
     longest = max(request.prompt_tokens + request.output_tokens for request in requests)
     sizes = [group.block_size or size for group in found]
     least = sum(-(-(longest + ahead) // one) + 1 for one in sizes)
-    hit = math.lcm(*sizes)
+    hit, spare = math.lcm(*sizes), st.integers(0, 1 + least // 2)
     kinds = {group.kind for group in found}
     # The engine refuses other intervals where they would do nothing.
     intervals: tuple[int | None, ...] = (None, 0, 0)
@@ -109,7 +114,8 @@ def _cases(
     ):
         intervals = (*intervals, hit, 2 * hit, 5 * hit)
     config = PoolConfig(
-        num_blocks=1 + least + draw(st.integers(0, 1 + least // 2)),
+        num_blocks=1
+        + (draw(st.integers(1 + least // 4, least)) if scarce else least + draw(spare)),
         block_size=size,
         max_num_seqs=seats,
         max_num_batched_tokens=seats + draw(st.integers(0, 40)),
@@ -129,6 +135,9 @@ def _assert_equal(lines: Sequence[str], real: RealRun, simulation: Simulation) -
         assert expected == found, first_difference(expected, found)
     assert len(lines) == len(real.lines)
     assert list(simulation.free_queue) == real.free_queue()
+    ended = {record.index for record in simulation.records}
+    assert len(ended) == simulation.counts.requests
+    assert not ended & set(real.aborted)
 
 
 def _compare(config: PoolConfig, requests: list[Request]) -> Simulation:
@@ -155,6 +164,8 @@ def _compare_and_tell(config: PoolConfig, requests: list[Request]) -> None:
     event(f"finds a prefix: {simulation.counts.hit_tokens > 0}")
     event(f"finds it again after a preemption: {simulation.counts.rehit_tokens > 0}")
     event(f"evicts: {simulation.evicted_blocks > 0}")
+    event(f"drops: {simulation.counts.dropped > 0}")
+    event(f"ends some: {simulation.counts.requests > 0}")
 
 
 _MANY = settings(
@@ -189,6 +200,14 @@ def test_state_pages(case: tuple[PoolConfig, list[Request]]) -> None:
 @settings(parent=_MANY, max_examples=400)
 @given(_cases(_unequal(), caching=None))
 def test_blocks_of_unequal_size(case: tuple[PoolConfig, list[Request]]) -> None:
+    _compare_and_tell(*case)
+
+
+@pytest.mark.timeout(1200)
+@settings(parent=_MANY, max_examples=300)
+@given(_cases(st.one_of(_WINDOWED, _unequal()), caching=None, scarce=True))
+def test_requests_that_never_fit(case: tuple[PoolConfig, list[Request]]) -> None:
+    """What we drop is what the engine tries for ever, and the others run as if it were aborted."""
     _compare_and_tell(*case)
 
 
