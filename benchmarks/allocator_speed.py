@@ -53,8 +53,7 @@ class KvbenchLoop:
 
     def __init__(self, numbered: NumberedPrefixes) -> None:
         self._keys = numbered.keys
-        self.free = FreeBlocks(NUM_BLOCKS)
-        self.free.reserve_keys(numbered.next_key)
+        self.free = FreeBlocks(NUM_BLOCKS, numbered.zeros())
         self.hit_tokens = 0
 
     def admit(self, request: Request) -> Blocks:

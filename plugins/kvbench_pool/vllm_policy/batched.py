@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 import numpy as np
 
@@ -22,10 +23,9 @@ from kvbench_pool.digest import StepDigest
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, forget_prefixes, step_parts
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
-from kvbench_pool.vllm_policy.pool_split import SplitSeries, full_attention_splits
 from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
-from kvbench_pool.vllm_policy.step_series import StepSeries
+from kvbench_pool.vllm_policy.step_notes import StepNotes
 
 _NEVER = 1 << 62
 
@@ -36,8 +36,7 @@ class Batched:
     Attributes:
         free: The pool.
         counts: Sums over the requests.
-        series: Figures of every step.
-        split: What the slots were used for in every step.
+        notes: Figures of every step.
         step: The step to come.
     """
 
@@ -54,12 +53,10 @@ class Batched:
         self._digest = digest
         self._sink = sink
         self._key_maker = PrefixKeys(config.block_size, numbered)
-        self.free = FreeBlocks(config.num_blocks, self._key_maker.next_key)
+        self._numbered = numbered
+        self.free = FreeBlocks(config.num_blocks, numbered.zeros() if numbered else None)
         self.counts = Counts()
-        self.split = SplitSeries()
-        self.series = StepSeries(
-            config.block_size, lambda rows: self.split.add_rows(full_attention_splits(rows, config))
-        )
+        self.notes = StepNotes(config, self.free)
         self.step = 0
         self._waiting: deque[Flow] = deque()
         # Order of insertion is order of admission: the youngest is popped first.
@@ -69,9 +66,6 @@ class Batched:
         self._ends: dict[int, list[Flow]] = {}
         self._keyed_decoders = 0
         self._head_may_fit = True
-        # Over the running requests: blocks in their tables, tokens computed.
-        self._table_blocks = 0
-        self._live_tokens = 0
 
     def run(self, requests: Iterable[Request]) -> None:
         """Run all requests to their ends."""
@@ -87,7 +81,9 @@ class Batched:
             limit = coming.arrive_step if coming is not None else _NEVER
             if not (self._is_quiet and self._decode_until(limit)):
                 self._one_step()
-        self.series.settle()
+        self.notes.series.settle()
+        if self._numbered is not None:
+            self._numbered.spare_maps.append(self.free.owner)
 
     @property
     def _is_quiet(self) -> bool:
@@ -106,51 +102,28 @@ class Batched:
         Returns:
             Whether there was such a step.
         """
-        free, ends, due, size = self.free, self._ends, self._due, self._size
-        running, queued, usable = len(self._running), len(self._waiting), self._config.usable_blocks
-        ahead = 1 - self._config.lookahead_tokens
+        due, size, free, first = self._due, self._size, self.free, self.step
         counts = [len(bucket) for bucket in due]
-        pending = self.series.pending
-        step, tables, live = self.step, self._table_blocks, self._live_tokens
-        while step < limit:
-            count = counts[step % size]
-            if count:
-                if count > free.num_free:
-                    break
-                for flow, block in zip(due[step % size], free.take_few(count), strict=True):
-                    flow.tail.append(block)
-                tables += count
-            if self._caching:
-                free.num_cached += counts[(step + ahead) % size]
-            live += running
-            pending += (
-                step,
-                usable - free.num_free,
-                free.num_findable,
-                free.num_cached,
-                running,
-                queued,
-                running,
-                running,
-                tables,
-                live,
-                free.num_shared,
-                0,
-                0,
-            )
-            step += 1
-            if step - 1 in ends:
-                break
-        any_step = step > self.step
-        self.step, self._table_blocks, self._live_tokens = step, tables, live
-        if any_step:
-            self._end_due(step - 1)
-            if self.series.is_due:
-                self.series.settle()
-        return any_step
+        # With twins, how many prefixes are lost is known only when the blocks are taken.
+        stop = first + 1 if free.has_twins else min(limit, min(self._ends) + 1)
+        cycles, rest = divmod(stop - first, size)
+        count = cycles * sum(counts) + sum([counts[(first + k) % size] for k in range(rest)])
+        while count > free.num_free:
+            stop -= 1
+            count -= counts[stop % size]
+        before = free.num_free, free.num_findable
+        steps = range(first, stop)
+        growing = chain.from_iterable([due[step % size] for step in steps])
+        for flow, block in zip(growing, free.take_few(count), strict=True):
+            flow.tail.append(block)
+        self.notes.add_decoding(steps, len(self._running), len(self._waiting), counts, before)
+        self.step = stop
+        if steps:
+            self._end_due(stop - 1)
+        return len(steps) > 0
 
     def _one_step(self) -> None:
-        step, free = self.step, self.free
+        step, free, notes = self.step, self.free, self.notes
         queued = len(self._waiting)
         preempted: list[Flow] = []
         due = self._due[step % self._size]
@@ -166,12 +139,12 @@ class Batched:
         decoding = len(self._running) - (self._prefilling is not None)
         if self._head_may_fit and self._waiting and not preempted:
             self._admit(left, chunks)
-        self._note(queued, decoding, chunks)
+        notes.add(step, len(self._running), queued, decoding, chunks, self._prefilling)
         parts: list[str] = []
         if self._digest is not None:
             parts = step_parts(self._config, step, self._running, self._prefilling, chunks)
         num_free = free.num_free
-        self._live_tokens += decoding
+        notes.live_tokens += decoding
         for flow, tokens, computed in chunks:
             self._advance(flow, computed + tokens)
         self.step += 1
@@ -185,7 +158,7 @@ class Batched:
         if self.free.num_free >= len(due):
             for flow, block in zip(due, self.free.take_few(len(due)), strict=True):
                 flow.tail.append(block)
-            self._table_blocks += len(due)
+            self.notes.table_blocks += len(due)
             return
         for flow in tuple(due):
             if flow not in self._running:
@@ -195,7 +168,7 @@ class Batched:
                 if victim is flow:
                     return
             flow.tail += self.free.take_few(1)
-            self._table_blocks += 1
+            self.notes.table_blocks += 1
 
     def _preempt_youngest(self, preempted: list[Flow]) -> Flow:
         victim, _ = self._running.popitem()
@@ -233,8 +206,8 @@ class Batched:
         """Free a request's blocks, ``computed`` tokens of which are written."""
         findable = computed // self._size if self._caching else 0
         self.free.give_back(flow.blocks(), findable, min(flow.keyed_blocks, findable))
-        self._table_blocks -= flow.num_blocks
-        self._live_tokens -= computed
+        self.notes.table_blocks -= flow.num_blocks
+        self.notes.live_tokens -= computed
         self._head_may_fit = True
         flow.held, flow.tail = 0, []
 
@@ -277,7 +250,7 @@ class Batched:
             return left
         if missing > 0:
             flow.take(self.free.take(missing))
-            self._table_blocks += missing
+            self.notes.table_blocks += missing
         self._register_prompt(flow, flow.computed // self._size, end // self._size)
         chunks.append((flow, tokens, flow.computed))
         return left - tokens
@@ -347,8 +320,8 @@ class Batched:
             self.free.touch(found)
             flow.take(found)
         flow.take(self.free.take(self._blocks_for(end + ahead) - len(found)))
-        self._table_blocks += flow.held
-        self._live_tokens += hit
+        self.notes.table_blocks += flow.held
+        self.notes.live_tokens += hit
         flow.computed = hit
         self._running[flow] = None
         self._register_prompt(flow, len(found), end // self._size)
@@ -363,7 +336,7 @@ class Batched:
 
     def _advance(self, flow: Flow, computed: int) -> None:
         """Note that a chunk is computed; a finished prompt emits a token and decodes on."""
-        self._live_tokens += computed - flow.computed
+        self.notes.live_tokens += computed - flow.computed
         flow.computed = computed
         if computed < flow.known:
             self._prefilling = flow
@@ -385,27 +358,3 @@ class Batched:
             self._sink(flow.record())
             self._release(flow, flow.total_tokens - 1)
         return ended
-
-    def _note(self, queued: int, decoding: int, chunks: list[Chunk]) -> None:
-        free, series = self.free, self.series
-        computed = sum([tokens for _, tokens, _ in chunks]) + decoding
-        idle, idle_blocks, idle_tokens = self._prefilling, 0, 0
-        if idle is not None and not (chunks and chunks[0][0] is idle):
-            idle_blocks, idle_tokens = idle.num_blocks, idle.computed
-        series.pending += (
-            self.step,
-            self._config.usable_blocks - free.num_free,
-            free.num_findable,
-            free.num_cached,
-            len(self._running),
-            queued,
-            decoding + len(chunks),
-            computed,
-            self._table_blocks - idle_blocks,
-            self._live_tokens + computed - idle_tokens,
-            free.num_shared,
-            idle_blocks,
-            idle_tokens,
-        )
-        if series.is_due:
-            series.settle()

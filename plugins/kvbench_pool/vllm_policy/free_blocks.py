@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kvbench_pool.vllm_policy.prefix_keys import Keys, renumbered
+from kvbench_pool.vllm_policy.prefix_keys import KeyMap, Keys, renumbered
 
 # 64 bits, since numpy scatters by indices of any other width ten times slower.
 Blocks = npt.NDArray[np.int64]
@@ -31,6 +31,7 @@ class FreeBlocks:
     or has ended, has no key: nobody looks it up.
 
     Attributes:
+        owner: The blocks by key.
         num_free: Blocks in the queue.
         num_findable: Findable ones among them, all of them in the ring.
         num_cached: Distinct prefixes that can be found.
@@ -38,14 +39,20 @@ class FreeBlocks:
         evicted: Findable blocks that were handed out so far.
     """
 
-    def __init__(self, num_blocks: int, next_key: int = 1) -> None:
+    def __init__(self, num_blocks: int, owner: KeyMap | None = None) -> None:
+        """Start with every block free.
+
+        Args:
+            num_blocks: Blocks of the pool, the null block among them.
+            owner: Zeros for every key that will be used; ``reserve_keys`` makes room without it.
+        """
         self._stack = list(range(num_blocks - 1, 0, -1))
         self._ring: Blocks = np.zeros(max(4 * num_blocks, 1024), dtype=np.int64)
         self._head = self._tail = 1
         self._position: Blocks = np.zeros(num_blocks, dtype=np.int64)
         self._sharers: Blocks = np.zeros(num_blocks, dtype=np.int64)
         self._key: Keys = np.zeros(num_blocks, dtype=np.int64)
-        self._owner: Blocks = np.zeros(max(1 << 22, next_key + 1), dtype=np.int64)
+        self.owner = np.zeros(1 << 20, dtype=np.int32) if owner is None else owner
         # No block ever had a greater key.
         self._newest = 0
         self._twins: dict[int, list[int]] = {}
@@ -63,14 +70,19 @@ class FreeBlocks:
         self._position_at = self._position.data
         self._key_at = self._key.data
         self._has_twin_at = self._has_twin.data
-        self._owner_at = self._owner.data
+        self._owner_at = self.owner.data
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether some prefix has several blocks."""
+        return bool(self._twins)
 
     def reserve_keys(self, next_key: int) -> None:
         """Make room for keys below ``next_key``."""
-        if next_key >= len(self._owner):
-            grown = np.zeros(max(next_key + 1, 2 * len(self._owner)), dtype=np.int64)
-            grown[: len(self._owner)] = self._owner
-            self._owner = grown
+        if next_key >= len(self.owner):
+            grown = np.zeros(max(next_key + 1, 2 * len(self.owner)), dtype=np.int32)
+            grown[: len(self.owner)] = self.owner
+            self.owner = grown
             self._owner_at = grown.data
 
     def live_keys(self) -> Keys:
@@ -79,9 +91,9 @@ class FreeBlocks:
 
     def renumber(self, stay: Keys) -> None:
         """Take over new numbers of the keys, as ``renumbered`` gives them."""
-        owner = np.zeros(max(1 << 22, 2 * len(stay)), dtype=np.int64)
-        owner[1 : len(stay) + 1] = self._owner[stay]
-        self._owner = owner
+        owner = np.zeros(max(1 << 20, 2 * len(stay)), dtype=np.int32)
+        owner[1 : len(stay) + 1] = self.owner[stay]
+        self.owner = owner
         self._key[:] = renumbered(self._key, stay)
         self._newest = len(stay)
         shared = np.array(list(self._twins), dtype=np.int64)
@@ -104,7 +116,7 @@ class FreeBlocks:
         start, reach = 0, _FIRST_LOOK
         while start < len(keys):
             looked = keys[start : start + reach]
-            blocks: Blocks = self._owner[looked]
+            blocks: Blocks = self.owner[looked].astype(np.int64)
             missing = self._key[blocks] != looked
             end = int(missing.argmax())
             if missing[end]:
@@ -227,14 +239,14 @@ class FreeBlocks:
         # The keys of new text follow each other, as in a slice.
         places = slice(first, last + 1) if last - first == len(keys) - 1 else keys
         if first <= self._newest:
-            taken = self._key[self._owner[places]] == keys
+            taken = self._key[self.owner[places].astype(np.int64)] == keys
             if np.count_nonzero(taken):
                 self._register_twins(blocks[taken], keys[taken])
                 blocks, keys = blocks[~taken], keys[~taken]
                 places = keys
         self._newest = max(self._newest, last)
         self._key[blocks] = keys
-        self._owner[places] = blocks
+        self.owner[places] = blocks
         self.num_cached += len(keys)
 
     def _register_twins(self, blocks: Blocks, keys: Keys) -> None:
@@ -260,7 +272,7 @@ class FreeBlocks:
     def publish(self, blocks: Blocks, keys: Keys) -> None:
         """Give findable private blocks keys of their own; they were counted before."""
         self._key[blocks] = keys
-        self._owner[keys] = blocks
+        self.owner[keys] = blocks
         self._newest = max(self._newest, int(keys[-1]))
 
     def give_back(self, table: Blocks, findable: int, public: int) -> None:

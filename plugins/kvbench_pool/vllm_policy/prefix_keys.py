@@ -21,6 +21,10 @@ from kvbench_pool.item_marks import Marks, item_marks
 
 Keys = npt.NDArray[np.int64]
 
+#: A block per key, by the key. Half as wide as the keys: it is as long as the workload has blocks,
+#: and most of it is written once.
+KeyMap = npt.NDArray[np.int32]
+
 _NONE: Keys = np.empty(0, dtype=np.int64)
 
 # Remembered prefixes and numbers in use from which on forgetting pays: some 250 MiB of them.
@@ -39,11 +43,25 @@ class NumberedPrefixes:
         requests: The workload, in order of arrival.
         keys: Keys of each of its requests, by the identity of the request.
         next_key: Least number that no key has.
+        spare_maps: Maps over the keys that no simulation uses now.
     """
 
     requests: Sequence[Request] = field(repr=False)
     keys: Mapping[int, Keys] = field(repr=False)
     next_key: int
+    spare_maps: list[KeyMap] = field(default_factory=list, repr=False, compare=False)
+
+    def zeros(self) -> KeyMap:
+        """Return a map over the keys, to be put among ``spare_maps`` after use.
+
+        Clearing a used one takes a fraction of the time in which the system hands out so much
+        memory.
+        """
+        if not self.spare_maps:
+            return np.zeros(self.next_key + 1, dtype=np.int32)
+        spare = self.spare_maps.pop()
+        spare[:] = 0
+        return spare
 
 
 def number_prefixes(requests: Sequence[Request], block_size: int) -> NumberedPrefixes:

@@ -71,8 +71,8 @@ def run_batched(
     return Simulation(
         config=config,
         counts=batched.counts,
-        series=batched.series,
-        split=batched.split,
+        series=batched.notes.series,
+        split=batched.notes.split,
         records=tuple(records),
         last_step=batched.step - 1,
         evicted_blocks=batched.free.evicted,

@@ -107,7 +107,7 @@ class StepSeries:
         """Work off the pending rows."""
         if not self.pending:
             return
-        rows: Matrix = np.array(self.pending, dtype=np.int64).reshape(-1, len(COLUMNS))
+        rows: Matrix = np.fromiter(self.pending, np.int64).reshape(-1, len(COLUMNS))
         self.pending.clear()
         self._sum(rows)
         self._keep(rows)
