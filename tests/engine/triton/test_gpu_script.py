@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "gpu.sh"
 
 
+@pytest.mark.timeout(900)
 def test_rehearsal_leaves_results_a_report_and_a_table(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     done = subprocess.run(

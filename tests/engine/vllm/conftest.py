@@ -43,10 +43,11 @@ def _vllm_is_here() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings of vLLM and torch are theirs."""
+    """Warnings of vLLM and torch are theirs; engines start slowly where other tests run beside."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore"))
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 def config_of(model: str, *, blocks: int, **settings: Any) -> EngineConfig:

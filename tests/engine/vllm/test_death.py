@@ -21,8 +21,6 @@ from kvbench_vllm.scrape import scrape
 from tests.engine.vllm.conftest import MODELS, config_of
 from tests.engine.vllm.test_server import _servers, _wait_for
 
-pytestmark = pytest.mark.timeout(1800)
-
 #: The first benchmark starts the server with all the time it needs; the second one is disturbed.
 SUITE = f"""
 schema = 1

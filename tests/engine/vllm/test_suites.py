@@ -14,7 +14,7 @@ from tests.engine.vllm.conftest import SUITES, keeps_quantized
 def run_suite(name, folder):
     command = [sys.executable, "-m", "kvbench", "run", str(SUITES / f"{name}.toml"), "-o"]
     done = subprocess.run(
-        [*command, str(folder)], capture_output=True, text=True, check=False, timeout=400
+        [*command, str(folder)], capture_output=True, text=True, check=False, timeout=1500
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "report.html").stat().st_size > 0
