@@ -244,7 +244,7 @@ class Batched:
         if tokens <= 0:
             return 0
         end = flow.computed + tokens
-        missing = self._blocks_for(end + self._config.lookahead_tokens) - flow.held
+        missing = -(-(end + self._config.lookahead_tokens) // self._size) - flow.held
         if missing > self.free.num_free:
             self._preempt_youngest(preempted)
             return left
@@ -254,9 +254,6 @@ class Batched:
         self._register_prompt(flow, flow.computed // self._size, end // self._size)
         chunks.append((flow, tokens, flow.computed))
         return left - tokens
-
-    def _blocks_for(self, tokens: int) -> int:
-        return -(-tokens // self._size)
 
     def _register_prompt(self, flow: Flow, first: int, last: int) -> None:
         """Let the blocks ``first`` to ``last`` (exclusive) of a prompt be found."""
@@ -306,20 +303,20 @@ class Batched:
         spare = self.free.num_free
         if self._running:
             spare -= config.watermark_blocks
-        needed = self._blocks_for(chunk_end + config.lookahead_tokens)
+        needed = -(-(chunk_end + config.lookahead_tokens) // self._size)
         if config.reserve_full_prompt:
-            needed = max(needed, self._blocks_for(flow.known))
+            needed = max(needed, -(-flow.known // self._size))
         missing = max(0, needed - len(found))
         # As a rule there is room even if all that was found waits in the queue.
         return missing + len(found) <= spare or missing + self.free.count_free(found) <= spare
 
     def _start(self, flow: Flow, found: Blocks, hit: int, tokens: int) -> None:
         end, ahead = hit + tokens, self._config.lookahead_tokens
-        flow.table = np.empty(self._blocks_for(flow.total_tokens + ahead), dtype=np.int64)
+        flow.table = np.empty(-(-(flow.total_tokens + ahead) // self._size), dtype=np.int64)
         if len(found):
             self.free.touch(found)
             flow.take(found)
-        flow.take(self.free.take(self._blocks_for(end + ahead) - len(found)))
+        flow.take(self.free.take(-(-(end + ahead) // self._size) - len(found)))
         self.notes.table_blocks += flow.held
         self.notes.live_tokens += hit
         flow.computed = hit

@@ -27,6 +27,7 @@ class Flow:
         index: Place of the request in the workload, from 0.
         request: The request.
         arrive_step: Step from which it can run.
+        total_tokens: Prompt and output together.
         known: Known tokens at its last admission.
         computed: Tokens computed while its prompt is being worked on.
         lead: Tokens computed before step 0, had it decoded since then.
@@ -42,6 +43,7 @@ class Flow:
     index: int
     request: Request
     arrive_step: int
+    total_tokens: int
     known: int
     keys: Keys | None = None
     keyed_blocks: int = 0
@@ -56,11 +58,6 @@ class Flow:
     hit_tokens: int = 0
     rehit_tokens: int = 0
     preemptions: int = 0
-
-    @property
-    def total_tokens(self) -> int:
-        """Prompt and output together."""
-        return self.request.prompt_tokens + self.request.output_tokens
 
     @property
     def num_blocks(self) -> int:
@@ -107,13 +104,16 @@ Chunk: TypeAlias = tuple[Flow, int, int]
 def flows(requests: Iterable[Request], config: PoolConfig, counts: Counts) -> Iterator[Flow]:
     """Yield the requests that can fit as they come; count them and the others."""
     last = 0
+    # What ``config.fits`` says, of one group.
+    most = config.usable_blocks * config.block_size - max(0, config.lookahead_tokens - 1)
     for index, request in enumerate(requests):
-        if not config.fits(request.prompt_tokens, request.output_tokens):
+        total = request.prompt_tokens + request.output_tokens
+        if total > most:
             counts.dropped += 1
             continue
         counts.requests += 1
         last = max(last, config.arrival_step(request.arrival_ms))
-        yield Flow(index, request, last, request.prompt_tokens)
+        yield Flow(index, request, last, total, request.prompt_tokens)
 
 
 def forget_prefixes(prefixes: PrefixKeys, free: FreeBlocks, flows_left: Iterable[Flow]) -> None:
