@@ -61,6 +61,37 @@ def test_found_is_what_ends_blocks_of_every_group(
     assert common.parting_tokens == (0 if 5 in findable else 8)
 
 
+def test_full_attention_in_narrow_blocks_ends_where_wide_windows_do() -> None:
+    """21 tokens fill 5 blocks of 4; a window of 9 in blocks of 8 needs one, and knows of 16."""
+    wide_window = CacheGroup(kind=GroupKind.SLIDING, window_tokens=9, block_size=8)
+    bench = _bench(0, groups=(FULL, wide_window))
+    bench.admit(bench.job(range(21)))
+    # Tables: 1 to 6 and 7 to 9. Of the window only the block before the prompt's end stays.
+    assert _findable(bench) == [1, 2, 3, 4, 8]
+    assert bench.cache.find(bench.job(range(21))) == [[1, 2, 3, 4], [0, 8]]
+    # 12 tokens are known in narrow blocks, of which 8 end a wide one that nobody kept.
+    common = bench.job([*range(12), *range(99, 108)])
+    assert (bench.hit(common), common.parting_tokens) == (0, 8)
+    bench.admit(common)
+    again = bench.job([*range(12), *range(200, 209)])
+    assert (bench.hit(again), again.parting_tokens) == (8, 0)
+
+
+def test_a_window_is_not_found_before_an_end_that_not_all_groups_have() -> None:
+    """Ten tokens of window need 3 blocks of 4: those before token 20 do not count, 16 do."""
+    wide_window = CacheGroup(kind=GroupKind.SLIDING, window_tokens=10)
+    bench = _bench(groups=(wide_window, WIDE))
+    job = bench.job(range(25))
+    bench.admit(job)
+    assert bench.cache.table(job) == [[1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11]]
+    bench.cache.release(job)
+    # Free queue: tails that nobody finds, the blocks never used, then each group's blocks from
+    # its tail on: the window's sixth goes first.
+    bench.cache.pool.take(len(bench.free) - 8)
+    assert _findable(bench) == [1, 2, 3, 4, 5, 8, 9, 10]
+    assert bench.cache.find(bench.job(range(25))) == [[0, 2, 3, 4], [8, 9]]
+
+
 def test_blocks_that_do_not_divide_each_other_meet_at_their_common_multiple() -> None:
     """Blocks of 6 and 4 tokens meet every 12; a prefix key covers 2 tokens."""
     bench = _bench(groups=(CacheGroup(block_size=6), NARROW))

@@ -55,7 +55,7 @@ class FullTables:
 
     def skipped(self, computed: int) -> int:
         """Leading blocks that no later token can see after ``computed`` tokens."""
-        return self._group.skipped_tokens(computed) // self.block_size
+        return 0
 
     def block_keys(self, keys: Sequence[int]) -> Sequence[int]:
         """The keys of this group's blocks: a prefix is known by the last key in it."""
@@ -172,6 +172,8 @@ class FullTables:
             resumes: Tokens after which a later request is likely to go on by itself.
         """
         done = self.registered.get(job, 0)
+        # Beside narrower blocks the engine also keys the last one of a prompt where the prompt
+        # ends inside it, which no search of whole blocks ever asks for.
         full = tokens // self._hit_tokens * self._hit_blocks
         if done >= full:
             return
@@ -202,6 +204,10 @@ class ChunkedTables(FullTables):
         most = self._group.window_tokens + config.max_in_flight_tokens
         self.admission_cap = ceil_div(most, self.block_size)
 
+    def skipped(self, computed: int) -> int:
+        """Blocks of the chunks before the one of the next token."""
+        return self._group.skipped_tokens(computed) // self.block_size
+
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
         """Return what the last chunk has findable; chunks before it need not be found at all."""
         unseen, end = self.skipped(limit), limit // self.block_size
@@ -220,7 +226,10 @@ class SlidingTables(FullTables):
         interval = config.prefix_cache_retention_interval
         # In blocks. Without an interval a window stays before every place where a hit may end.
         self._interval = self._hit_blocks if interval is None else interval // self.block_size
-        self._keeps_resumes = interval is not None
+
+    def skipped(self, computed: int) -> int:
+        """Blocks wholly before the window of the next token."""
+        return self._group.skipped_tokens(computed) // self.block_size
 
     def longest_hit(self, keys: Sequence[int], limit: int, places: Sequence[int]) -> Hits:
         """Return the longest prefix whose last window of blocks is findable.
@@ -260,7 +269,5 @@ class SlidingTables(FullTables):
         interval = self._interval
         if interval and block % interval >= interval - self._run:
             return True
-        if not self._keeps_resumes:
-            return False
         ends = (tokens // self._hit_tokens * self._hit_blocks for tokens in resumes)
         return any(end - self._run <= block < end for end in ends)

@@ -138,9 +138,7 @@ class Stepwise:
                 return
         elif any(flying.scheduled for flying in self._flying) or not waiting:
             return
-        job = waiting.popleft()
-        # What is still on its way from before is of no use to anybody.
-        job.finish_step = self.clock.step
+        waiting.popleft()
         self._alive -= 1
         self.counts.requests -= 1
         self.counts.dropped += 1

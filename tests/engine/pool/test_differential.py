@@ -11,12 +11,16 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from kvbench.layout import LayoutOptions
+from kvbench.model.catalog import catalog_model
 from kvbench.workload.request import MultimodalItem, Request
 from kvbench_pool.digest import StepDigest, first_difference
 from kvbench_pool.vllm_policy.config import FULL, CacheGroup, GroupKind, PoolConfig
+from kvbench_pool.vllm_policy.layout_groups import cache_groups
 from kvbench_pool.vllm_policy.simulate import can_batch, run_batched
 from kvbench_pool.vllm_policy.simulation import Simulation
 from kvbench_pool.vllm_policy.stepwise import run_stepwise
+from kvbench_vllm.layout.layout import VllmLayout
 from tests.engine.pool.real_scheduler import RealRun
 
 _STATE = CacheGroup(kind=GroupKind.STATE)
@@ -265,3 +269,40 @@ def test_hash_ids_stand_for_their_tokens(chunk: int, size: int) -> None:
     ]
     config = PoolConfig(num_blocks=900, block_size=size)
     _compare(config, requests)
+
+
+@pytest.mark.parametrize("interval", [None, 0])
+@pytest.mark.parametrize(
+    ("model", "blocks"),
+    [
+        ("Gemma-4-31B-IT", 800),
+        ("gemma-4-E2B", 800),
+        ("MiMo-V2-Flash", 800),
+        ("DeepSeek-V4-Flash", 500),
+    ],
+)
+def test_models_with_blocks_of_unequal_size(model: str, blocks: int, interval: int | None) -> None:
+    """The groups of real models, in a pool that is too small for all requests at once."""
+    arrangement = VllmLayout().arrange(catalog_model(model), LayoutOptions())
+    requests = [
+        Request(
+            arrival_ms=100 * place,
+            prompt_tokens=1400 + 37 * place,
+            output_tokens=60 + 11 * place,
+            hash_ids=(1, 2 + place % 3, 5 + place % 4, 9 + place),
+            hash_tokens=512,
+        )
+        for place in range(16)
+    ]
+    config = PoolConfig(
+        num_blocks=blocks,
+        block_size=arrangement.block_size,
+        max_num_batched_tokens=512,
+        reserve_full_prompt=False,
+        prefix_cache_retention_interval=interval,
+        groups=cache_groups(arrangement),
+    )
+    simulation = _compare(config, requests)
+    assert simulation.counts.hit_tokens > 0
+    assert simulation.counts.preemptions > 0
+    assert simulation.evicted_blocks > 0
