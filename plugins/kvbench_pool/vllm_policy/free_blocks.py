@@ -292,21 +292,24 @@ class FreeBlocks:
     def _unshared(self, table: Blocks, public: int) -> Blocks:
         """Drop a holder of every shared block; return the blocks that nobody else holds."""
         if self._twins:
-            shared = self._sharers[table[:public]] > 0
-            self._drop_holder(table[:public][shared])
+            sharers = self._sharers[table[:public]]
+            shared = sharers > 0
+            self._drop_holder(table[:public][shared], sharers[shared])
             return np.concatenate((table[:public][~shared], table[public:]))
         # Who holds a block holds the one before it, or a twin of that.
         reach = min(public, _FIRST_LOOK)
-        while np.count_nonzero(self._sharers[table[:reach]]) == reach < public:
+        sharers = self._sharers[table[:reach]]
+        while (count := int(np.count_nonzero(sharers))) == reach < public:
             reach = min(public, 2 * reach)
-        count = int(np.count_nonzero(self._sharers[table[:reach]]))
-        self._drop_holder(table[:count])
+            sharers = self._sharers[table[:reach]]
+        if count:
+            self._drop_holder(table[:count], sharers[:count])
         return table[count:]
 
-    def _drop_holder(self, blocks: Blocks) -> None:
-        sharers = self._sharers[blocks] - 1
-        self.num_shared -= len(blocks) - int(np.count_nonzero(sharers))
-        self._sharers[blocks] = sharers
+    def _drop_holder(self, blocks: Blocks, sharers: Blocks) -> None:
+        fewer = sharers - 1
+        self.num_shared -= len(blocks) - int(np.count_nonzero(fewer))
+        self._sharers[blocks] = fewer
 
     def _append_reversed(self, blocks: Blocks) -> None:
         count = len(blocks)
