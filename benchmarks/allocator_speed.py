@@ -63,8 +63,9 @@ class KvbenchLoop:
         if hits:
             free.touch(found)
             self.hit_tokens += hits * BLOCK
-        table = free.take(-(-request.prompt_tokens // BLOCK) - hits)
-        table = np.concatenate((found, table)) if hits else table
+        table = np.empty(-(-request.prompt_tokens // BLOCK), dtype=np.int64)
+        table[:hits] = found
+        free.take(table[hits:])
         full = request.prompt_tokens // BLOCK
         if full > hits:
             free.register(table[hits:full], keys[hits:full])

@@ -182,7 +182,8 @@ def test_series_is_bounded_and_its_peaks_are_exact() -> None:
 def test_long_prefixes_are_found_to_the_block() -> None:
     free = FreeBlocks(400)
     free.reserve_keys(1000)
-    table, keys = free.take(200), np.arange(1, 201)
+    table, keys = np.empty(200, dtype=np.int64), np.arange(1, 201)
+    free.take(table)
     free.register(table, keys)
     for length in (1, 63, 64, 65, 191, 192, 193, 200):
         assert free.find(keys[:length]).tolist() == table[:length].tolist()

@@ -244,16 +244,21 @@ class Batched:
         if tokens <= 0:
             return 0
         end = flow.computed + tokens
-        missing = -(-(end + self._config.lookahead_tokens) // self._size) - flow.held
-        if missing > self.free.num_free:
+        needed = -(-(end + self._config.lookahead_tokens) // self._size)
+        if needed - flow.held > self.free.num_free:
             self._preempt_youngest(preempted)
             return left
-        if missing > 0:
-            flow.take(self.free.take(missing))
-            self.notes.table_blocks += missing
+        if needed > flow.held:
+            self._take(flow, needed)
         self._register_prompt(flow, flow.computed // self._size, end // self._size)
         chunks.append((flow, tokens, flow.computed))
         return left - tokens
+
+    def _take(self, flow: Flow, needed: int) -> None:
+        """Take the blocks for a prompt up to ``needed`` ones."""
+        self.free.take(flow.table[flow.held : needed])
+        self.notes.table_blocks += needed - flow.held
+        flow.held = needed
 
     def _register_prompt(self, flow: Flow, first: int, last: int) -> None:
         """Let the blocks ``first`` to ``last`` (exclusive) of a prompt be found."""
@@ -315,9 +320,10 @@ class Batched:
         flow.table = np.empty(-(-(flow.total_tokens + ahead) // self._size), dtype=np.int64)
         if len(found):
             self.free.touch(found)
-            flow.take(found)
-        flow.take(self.free.take(-(-(end + ahead) // self._size) - len(found)))
-        self.notes.table_blocks += flow.held
+            flow.table[: len(found)] = found
+            flow.held = len(found)
+            self.notes.table_blocks += flow.held
+        self._take(flow, -(-(end + ahead) // self._size))
         self.notes.live_tokens += hit
         flow.computed = hit
         self._running[flow] = None

@@ -69,12 +69,6 @@ class Flow:
         ahead = place - self.held
         return self.tail[ahead] if ahead >= 0 else int(self.table[place])
 
-    def take(self, blocks: Blocks) -> None:
-        """Add blocks for the prompt."""
-        end = self.held + len(blocks)
-        self.table[self.held : end] = blocks
-        self.held = end
-
     def blocks(self) -> Blocks:
         """Return all blocks held."""
         end = self.num_blocks

@@ -162,8 +162,9 @@ class FreeBlocks:
         if not count:
             return blocks
         if self._twins:
-            blocks += self._take_from_ring(count).tolist()
-            return blocks
+            table = np.empty(count, dtype=np.int64)
+            self._take_from_ring(table)
+            return blocks + table.tolist()
         self.num_findable -= count
         self.num_cached -= count
         self.evicted += count
@@ -178,32 +179,30 @@ class FreeBlocks:
             keys[block] = 0
         return blocks + taken if blocks else taken
 
-    def take(self, count: int) -> Blocks:
-        """Hand out ``count`` blocks from the head of the queue, which must have them."""
-        self.num_free -= count
+    def take(self, table: Blocks) -> None:
+        """Fill a part of a table with blocks from the head of the queue, which must have them."""
+        self.num_free -= len(table)
         stack = self._stack
-        unfindable = min(count, len(stack))
-        front: Blocks = NO_BLOCKS
-        if unfindable:
-            front = np.array(stack[-unfindable:][::-1], dtype=np.int64)
+        if stack:
+            unfindable = min(len(table), len(stack))
+            table[:unfindable] = stack[-unfindable:][::-1]
             del stack[-unfindable:]
-            if unfindable == count:
-                return front
-        back = self._take_from_ring(count - unfindable)
-        return np.concatenate((front, back)) if unfindable else back
+            table = table[unfindable:]
+        if len(table):
+            self._take_from_ring(table)
 
-    def _take_from_ring(self, count: int) -> Blocks:
-        head, reach = self._head, count
+    def _take_from_ring(self, table: Blocks) -> None:
+        head, count = self._head, len(table)
+        reach = count
         window = self._ring[head : head + reach]
         while (present := int(np.count_nonzero(window))) < count:
             reach += max(count - present, reach)
             window = self._ring[head : head + reach]
-        blocks: Blocks = window.copy() if present == reach else window[window > 0][:count]
-        self._head = self._position_at[blocks[-1]] + 1
+        table[:] = window if present == reach else window[window > 0][:count]
+        self._head = self._position_at[table[-1]] + 1
         self.num_findable -= count
         self.evicted += count
-        self._forget_all(blocks)
-        return blocks
+        self._forget_all(table)
 
     def _forget_all(self, blocks: Blocks) -> None:
         if self._twins:

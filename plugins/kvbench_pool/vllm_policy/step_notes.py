@@ -93,9 +93,7 @@ class StepNotes:
         """
         config, free, size = self._config, self._free, len(counts)
         ahead = 1 - config.lookahead_tokens
-        filled = [counts[(phase + ahead) % size] for phase in range(size)]
-        if not config.enable_prefix_caching:
-            filled = [0] * size
+        filled = counts if config.enable_prefix_caching else [0] * size
         num_free, findable = free_before
         cached = free.num_cached + findable - free.num_findable
         pending, usable, shared = self.series.pending, config.usable_blocks, free.num_shared
@@ -106,7 +104,7 @@ class StepNotes:
             num_free -= taken
             tables += taken
             live += running
-            cached += filled[phase]
+            cached += filled[(step + ahead) % size]
             if findable > num_free:
                 cached -= findable - num_free
                 findable = num_free
