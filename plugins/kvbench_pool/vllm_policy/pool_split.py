@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvbench_pool.vllm_policy.config import PoolConfig
-from kvbench_pool.vllm_policy.step_series import COLUMNS
+from kvbench_pool.vllm_policy.step_series import COLUMNS, marked, marked_step
 
 #: Parts of a pool, in slots. A block has as many as the groups' block sizes have as their least
 #: common multiple: a slot of one token each where all sizes are equal, several slots per token in
@@ -118,10 +118,11 @@ class SplitSeries:
     def add_rows(self, rows: Matrix) -> None:
         """Note steps at once, one row each: the step, then the fields of ``PoolSplit``."""
         self._saved_peak = max(self._saved_peak, int(rows[:, -1].max()))
-        busy = rows[_used(rows) > 0]
+        used = _used(rows)
+        busy, used = rows[used > 0], used[used > 0]
         self.busy_steps += len(busy)
         self._sums += busy.sum(axis=0)
-        self._shares += (busy[:, _USED] / _used(busy)[:, None]).sum(axis=0)
+        self._shares += (busy[:, _USED] / used[:, None]).sum(axis=0)
         self._kept = np.concatenate((self._kept, rows))
         first, last = int(self._kept[0, _STEP]), int(self._kept[-1, _STEP])
         while last // self._width - first // self._width >= self._limit:
@@ -206,8 +207,8 @@ def _used(rows: Matrix) -> Matrix:
 
 def _fullest(rows: Matrix, width: int) -> Matrix:
     """Reduce rows, ordered by step, to the first fullest one per stretch of ``width`` steps."""
-    stretch = rows[:, _STEP] // width
-    order = np.lexsort((rows[:, _STEP], -_used(rows), stretch))
-    starts = np.flatnonzero(np.diff(stretch, prepend=-1))
-    kept: Matrix = rows[order[starts]]
+    steps = rows[:, _STEP]
+    starts = np.flatnonzero(np.diff(steps // width, prepend=-1))
+    fullest = np.maximum.reduceat(marked(_used(rows), steps), starts)
+    kept: Matrix = rows[np.searchsorted(steps, marked_step(fullest))]
     return kept

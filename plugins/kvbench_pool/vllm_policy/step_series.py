@@ -135,25 +135,34 @@ class StepSeries:
         self._first_step = min(self._first_step, int(steps[0]))
         while (int(steps[-1]) - self._first_step) // self._width >= self._limit:
             self._width *= 2
-        # Value and step in one number: the largest one is the largest value, at its first step.
-        marked = (rows << _STEP_BITS) | (_LAST_STEP - steps)[:, None]
-        self._kept = _largest(np.concatenate((self._kept, marked)), self._width)
+        fresh = marked(rows, steps[:, None])
+        self._kept = _largest(np.concatenate((self._kept, fresh)), self._width)
 
     def points(self, column: str) -> tuple[SeriesPoint, ...]:
         """Return the kept values of one of ``COLUMNS`` in the order of their steps.
 
         Each stretch of steps is represented by its largest value, so peaks are exact.
         """
-        marked = self._kept[:, COLUMNS.index(column)].tolist()
+        marks = self._kept[:, COLUMNS.index(column)]
+        values, steps = (marks >> _STEP_BITS).tolist(), marked_step(marks).tolist()
         return tuple(
-            SeriesPoint(step=_LAST_STEP - (mark & _LAST_STEP), value=mark >> _STEP_BITS)
-            for mark in marked
+            SeriesPoint(step=step, value=value) for step, value in zip(steps, values, strict=True)
         )
 
 
-def _largest(marked: Matrix, width: int) -> Matrix:
+def marked(values: Matrix, steps: Matrix) -> Matrix:
+    """Join values with their steps: the largest result is the largest value, at its first step."""
+    return (values << _STEP_BITS) | (_LAST_STEP - steps)
+
+
+def marked_step(marks: Matrix) -> Matrix:
+    """Return the steps that ``marked`` joined."""
+    return _LAST_STEP - (marks & _LAST_STEP)
+
+
+def _largest(marks: Matrix, width: int) -> Matrix:
     """Reduce rows, ordered by step, to one row per stretch of ``width`` steps."""
-    stretch = (marked[:, _STEP] >> _STEP_BITS) // width
+    stretch = (marks[:, _STEP] >> _STEP_BITS) // width
     starts = np.flatnonzero(np.diff(stretch, prepend=-1))
-    reduced: Matrix = np.maximum.reduceat(marked, starts, axis=0)
+    reduced: Matrix = np.maximum.reduceat(marks, starts, axis=0)
     return reduced
