@@ -25,7 +25,7 @@ from kvbench_pool.vllm_policy.flow import Chunk, Flow, flows, forget_prefixes, s
 from kvbench_pool.vllm_policy.free_blocks import NO_BLOCKS, Blocks, FreeBlocks
 from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, PrefixKeys
 from kvbench_pool.vllm_policy.simulation import Counts, RequestRecord
-from kvbench_pool.vllm_policy.step_notes import StepNotes
+from kvbench_pool.vllm_policy.step_notes import StepNotes, over_steps
 
 _NEVER = 1 << 62
 
@@ -81,7 +81,7 @@ class Batched:
             limit = coming.arrive_step if coming is not None else _NEVER
             if not (self._is_quiet and self._decode_until(limit)):
                 self._one_step()
-        self.notes.series.settle()
+        self.notes.settle()
         if self._numbered is not None:
             self._numbered.spare_maps.append(self.free.owner)
 
@@ -102,25 +102,25 @@ class Batched:
         Returns:
             Whether there was such a step.
         """
-        due, size, free, first = self._due, self._size, self.free, self.step
-        counts = [len(bucket) for bucket in due]
+        due, free, first = self._due, self.free, self.step
+        counts = list(map(len, due))
         # With twins, how many prefixes are lost is known only when the blocks are taken.
         stop = first + 1 if free.has_twins else min(limit, min(self._ends) + 1)
-        cycles, rest = divmod(stop - first, size)
-        count = cycles * sum(counts) + sum([counts[(first + k) % size] for k in range(rest)])
+        count = sum(over_steps(counts, first, stop - first))
         while count > free.num_free:
             stop -= 1
-            count -= counts[stop % size]
+            count -= counts[stop % self._size]
+        if stop == first:
+            return False
         before = free.num_free, free.num_findable
         steps = range(first, stop)
-        growing = chain.from_iterable([due[step % size] for step in steps])
+        growing = chain.from_iterable(over_steps(due, first, len(steps)))
         for flow, block in zip(growing, free.take_few(count), strict=True):
             flow.tail.append(block)
         self.notes.add_decoding(steps, len(self._running), len(self._waiting), counts, before)
         self.step = stop
-        if steps:
-            self._end_due(stop - 1)
-        return len(steps) > 0
+        self._end_due(stop - 1)
+        return True
 
     def _one_step(self) -> None:
         step, free, notes = self.step, self.free, self.notes

@@ -14,6 +14,9 @@ from kvbench_pool.vllm_policy.prefix_keys import KeyMap, Keys, renumbered
 # 64 bits, since numpy scatters by indices of any other width ten times slower.
 Blocks = npt.NDArray[np.int64]
 
+#: Blocks handed out at once from which on arrays are faster than a loop.
+_MANY = 8
+
 #: Blocks of a prefix that are looked up at once at first; most prefixes end among them.
 _FIRST_LOOK = 64
 
@@ -152,7 +155,7 @@ class FreeBlocks:
             self.num_findable -= woken
 
     def take_few(self, count: int) -> list[int]:
-        """Hand out blocks one by one: cheaper than ``take`` for a handful."""
+        """Hand out blocks as a list."""
         self.num_free -= count
         stack = self._stack
         blocks: list[int] = []
@@ -161,7 +164,7 @@ class FreeBlocks:
             count -= 1
         if not count:
             return blocks
-        if self._twins:
+        if count > _MANY or self._twins:
             table = np.empty(count, dtype=np.int64)
             self._take_from_ring(table)
             return blocks + table.tolist()

@@ -1,14 +1,34 @@
-"""What a batched simulation notes of its steps: a row each, a stretch of decoding in one go."""
+"""What a batched simulation notes of its steps: a row each, or one for a stretch of decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
 
 from kvbench_pool.vllm_policy.config import PoolConfig
 from kvbench_pool.vllm_policy.flow import Chunk, Flow
 from kvbench_pool.vllm_policy.free_blocks import FreeBlocks
 from kvbench_pool.vllm_policy.pool_split import SplitSeries, full_attention_splits
-from kvbench_pool.vllm_policy.step_series import StepSeries
+from kvbench_pool.vllm_policy.step_series import Matrix, StepSeries
+
+#: What a stretch of decoding is noted with; the decoding requests by phase follow.
+_STRETCH = (
+    "first",
+    "steps",
+    "free",
+    "findable",
+    "cached",
+    "running",
+    "waiting",
+    "tables",
+    "live",
+    "shared",
+)
+_MOST_STEPS = 16384
+
+_T = TypeVar("_T")
 
 
 class StepNotes:
@@ -30,6 +50,8 @@ class StepNotes:
         )
         self.table_blocks = 0
         self.live_tokens = 0
+        self._stretches: list[int] = []
+        self._stretch_steps = 0
 
     def add(
         self,
@@ -71,14 +93,14 @@ class StepNotes:
             idle_tokens,
         )
         if series.is_due:
-            series.settle()
+            self.settle()
 
     def add_decoding(
         self,
         steps: range,
         running: int,
         queued: int,
-        counts: Sequence[int],
+        counts: list[int],
         free_before: tuple[int, int],
     ) -> None:
         """Note steps in which all that happened is decoding; count what they computed.
@@ -91,38 +113,83 @@ class StepNotes:
             free_before: Free blocks before these steps, and findable ones among them, which are
                 taken last.
         """
-        config, free, size = self._config, self._free, len(counts)
-        ahead = 1 - config.lookahead_tokens
-        filled = counts if config.enable_prefix_caching else [0] * size
+        free, count = self._free, len(steps)
         num_free, findable = free_before
-        cached = free.num_cached + findable - free.num_findable
-        pending, usable, shared = self.series.pending, config.usable_blocks, free.num_shared
-        tables, live = self.table_blocks, self.live_tokens
-        for step in steps:
-            phase = step % size
-            taken = counts[phase]
-            num_free -= taken
-            tables += taken
-            live += running
-            cached += filled[(step + ahead) % size]
-            if findable > num_free:
-                cached -= findable - num_free
-                findable = num_free
-            pending += (
-                step,
-                usable - num_free,
-                findable,
-                cached,
-                running,
-                queued,
-                running,
-                running,
-                tables,
-                live,
-                shared,
-                0,
-                0,
-            )
-        free.num_cached, self.table_blocks, self.live_tokens = cached, tables, live
-        if self.series.is_due:
-            self.series.settle()
+        self._stretches += (
+            steps.start,
+            count,
+            num_free,
+            findable,
+            free.num_cached + findable - free.num_findable,
+            running,
+            queued,
+            self.table_blocks,
+            self.live_tokens,
+            free.num_shared,
+        )
+        self._stretches += counts
+        self._stretch_steps += count
+        self.table_blocks += num_free - free.num_free
+        self.live_tokens += running * count
+        if self._config.enable_prefix_caching:
+            ahead = 1 - self._config.lookahead_tokens
+            free.num_cached += sum(over_steps(counts, steps.start + ahead, count))
+        if self._stretch_steps >= _MOST_STEPS:
+            self.settle()
+
+    def settle(self) -> None:
+        """Work off what was noted."""
+        width = len(_STRETCH) + self._config.block_size
+        stretches: Matrix = np.fromiter(self._stretches, np.int64).reshape(-1, width)
+        self._stretches.clear()
+        self._stretch_steps = 0
+        self.series.settle(_decoding_rows(stretches, self._config))
+
+
+def over_steps(by_phase: Sequence[_T], first: int, steps: int) -> list[_T]:
+    """Return what belongs to the phase of each of some steps, from ``first`` on."""
+    size = len(by_phase)
+    start = first % size
+    return ([*by_phase] * (steps // size + 2))[start : start + steps]
+
+
+def _decoding_rows(stretches: Matrix, config: PoolConfig) -> Matrix:
+    """Return the rows of all steps of stretches of decoding, as ``StepSeries`` takes them."""
+    lengths = stretches[:, _STRETCH.index("steps")]
+    starts = np.cumsum(lengths) - lengths
+    which = np.repeat(np.arange(len(stretches)), lengths)
+    of = dict(zip(_STRETCH, stretches[which, : len(_STRETCH)].T, strict=True))
+    place = np.arange(len(which)) - starts[which]
+    step = of["first"] + place
+
+    def so_far(phase: Matrix) -> Matrix:
+        """Sum the counts of phases over each stretch's steps."""
+        counts = stretches[which, len(_STRETCH) + phase % config.block_size]
+        total = np.cumsum(counts)
+        before = total - counts
+        inside: Matrix = total - before[starts][which]
+        return inside
+
+    taken = so_far(step)
+    free = of["free"] - taken
+    findable = np.minimum(of["findable"], free)
+    cached = of["cached"] + findable - of["findable"]
+    if config.enable_prefix_caching:
+        cached += so_far(step + 1 - config.lookahead_tokens)
+    running, nothing = of["running"], np.zeros_like(step)
+    columns = (
+        step,
+        config.usable_blocks - free,
+        findable,
+        cached,
+        running,
+        of["waiting"],
+        running,
+        running,
+        of["tables"] + taken,
+        of["live"] + running * (place + 1),
+        of["shared"],
+        nothing,
+        nothing,
+    )
+    return np.stack(columns, axis=1)

@@ -103,12 +103,15 @@ class StepSeries:
         """Whether enough rows wait for ``settle`` to pay."""
         return len(self.pending) >= _BATCH
 
-    def settle(self) -> None:
-        """Work off the pending rows."""
-        if not self.pending:
-            return
+    def settle(self, others: Matrix | None = None) -> None:
+        """Work off the pending rows and others, which are of steps between theirs."""
         rows: Matrix = np.fromiter(self.pending, np.int64).reshape(-1, len(COLUMNS))
         self.pending.clear()
+        if others is not None:
+            rows = np.concatenate((rows, others))
+            rows = rows[np.argsort(rows[:, _STEP])]
+        if not len(rows):
+            return
         self._sum(rows)
         self._keep(rows)
         if self._sink is not None:
