@@ -14,10 +14,10 @@ from typing import Any
 ROUNDS = 5
 
 
-def cpu_seconds(call: Callable[[], Any]) -> list[float]:
+def cpu_seconds(call: Callable[[], Any], rounds: int = ROUNDS) -> list[float]:
     """Return the CPU seconds of some rounds, after one to warm up."""
     call()
-    return [_once(call) for _ in range(ROUNDS)]
+    return [_once(call) for _ in range(rounds)]
 
 
 def _once(call: Callable[[], Any]) -> float:

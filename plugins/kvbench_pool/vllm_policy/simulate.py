@@ -38,7 +38,6 @@ def simulate(
         numbered: Prefix keys of these very requests, for several simulations of one workload.
 
     Raises:
-        KvbenchError: A request that several cache groups together can never hold.
         TraceError: The workload's trace cannot be read.
     """
     run = run_batched if can_batch(config) else run_stepwise
