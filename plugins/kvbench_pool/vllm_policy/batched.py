@@ -104,9 +104,11 @@ class Batched:
         """
         due, free, first = self._due, self.free, self.step
         counts = list(map(len, due))
-        # With twins, how many prefixes are lost is known only when the blocks are taken.
-        stop = first + 1 if free.has_twins else min(limit, min(self._ends) + 1)
+        stop = min(limit, min(self._ends) + 1)
         count = sum(over_steps(counts, first, stop - first))
+        if free.takes_twins(count):
+            # Step by step, then: how many prefixes are lost is not a matter of counting blocks.
+            stop, count = first + 1, counts[first % self._size]
         while count > free.num_free:
             stop -= 1
             count -= counts[stop % self._size]

@@ -75,11 +75,6 @@ class FreeBlocks:
         self._has_twin_at = self._has_twin.data
         self._owner_at = self.owner.data
 
-    @property
-    def has_twins(self) -> bool:
-        """Whether some prefix has several blocks."""
-        return bool(self._twins)
-
     def reserve_keys(self, next_key: int) -> None:
         """Make room for keys below ``next_key``."""
         if next_key >= len(self.owner):
@@ -154,6 +149,12 @@ class FreeBlocks:
             self.num_free -= woken
             self.num_findable -= woken
 
+    def takes_twins(self, count: int) -> bool:
+        """Whether one of the next ``count`` blocks is not the only one with its prefix."""
+        if not self._twins:
+            return False
+        return bool(self._has_twin[self._window(min(count, self.num_findable))].any())
+
     def take_few(self, count: int) -> list[int]:
         """Hand out blocks as a list."""
         self.num_free -= count
@@ -195,17 +196,22 @@ class FreeBlocks:
             self._take_from_ring(table)
 
     def _take_from_ring(self, table: Blocks) -> None:
-        head, count = self._head, len(table)
-        reach = count
-        window = self._ring[head : head + reach]
-        while (present := int(np.count_nonzero(window))) < count:
-            reach += max(count - present, reach)
-            window = self._ring[head : head + reach]
-        table[:] = window if present == reach else window[window > 0][:count]
+        count = len(table)
+        window = self._window(count)
+        table[:] = window if len(window) == count else window[window > 0][:count]
         self._head = self._position_at[table[-1]] + 1
         self.num_findable -= count
         self.evicted += count
         self._forget_all(table)
+
+    def _window(self, count: int) -> Blocks:
+        """Return a head of the ring with at least ``count`` blocks, holes included."""
+        head, reach = self._head, count
+        window = self._ring[head : head + reach]
+        while (present := int(np.count_nonzero(window))) < count:
+            reach += max(count - present, reach)
+            window = self._ring[head : head + reach]
+        return window
 
     def _forget_all(self, blocks: Blocks) -> None:
         if self._twins:
