@@ -100,8 +100,8 @@ def compare(requests: list[Request], config: PoolConfig) -> None:
     def ours() -> None:
         run_batched(usable, config, numbered=numbered[0])
 
-    # As vLLM does when it starts, and pyperf for its workers: what is there already is not searched
-    # for garbage again and again, on either side.
+    # As vLLM's engine does when it has started: what is there already is not searched for garbage
+    # again and again, on either side.
     gc.collect()
     gc.freeze()
     times = cpu_seconds(ours)
