@@ -230,16 +230,24 @@ class PoolConfig:
         schedule can do without: those that its last step reads and writes.
         """
         tokens = prompt_tokens + output_tokens
-        end = tokens - 1 + self.lookahead_tokens
         if len(self.groups) == 1:
             if self.has_state:
                 return self.groups[0].fixed_blocks <= self.usable_blocks
-            return -(-max(tokens, end) // self.block_sizes[0]) <= self.usable_blocks
+            return tokens <= self.most_tokens
+        end = tokens - 1 + self.lookahead_tokens
         least = [
             self._least_blocks(group, size, tokens - 2, end)
             for group, size in zip(self.groups, self.block_sizes, strict=True)
         ]
         return sum(least) <= self.usable_blocks
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens of the longest request that fits one group whose blocks hold tokens.
+
+        The last token is never computed, so that the first slot for speculation is its own.
+        """
+        return self.usable_blocks * self.block_sizes[0] - max(0, self.lookahead_tokens - 1)
 
     def _least_blocks(self, group: CacheGroup, size: int, computed: int, end: int) -> int:
         """Blocks of a group in a step that has ``computed`` tokens and makes room for ``end``."""

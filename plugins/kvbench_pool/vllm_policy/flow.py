@@ -97,9 +97,7 @@ Chunk: TypeAlias = tuple[Flow, int, int]
 
 def flows(requests: Iterable[Request], config: PoolConfig, counts: Counts) -> Iterator[Flow]:
     """Yield the requests that can fit as they come; count them and the others."""
-    last = 0
-    # What ``config.fits`` says, of one group.
-    most = config.usable_blocks * config.block_size - max(0, config.lookahead_tokens - 1)
+    last, most = 0, config.most_tokens
     for index, request in enumerate(requests):
         total = request.prompt_tokens + request.output_tokens
         if total > most:

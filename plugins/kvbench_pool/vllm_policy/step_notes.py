@@ -26,7 +26,9 @@ _STRETCH = (
     "live",
     "shared",
 )
-_MOST_STEPS = 16384
+# Where there is so much to work off, it pays; memory is bounded by it.
+_MOST_STEPS = 1 << 14
+_MOST_NUMBERS = 1 << 19
 
 _T = TypeVar("_T")
 
@@ -134,7 +136,7 @@ class StepNotes:
         if self._config.enable_prefix_caching:
             ahead = 1 - self._config.lookahead_tokens
             free.num_cached += sum(over_steps(counts, steps.start + ahead, count))
-        if self._stretch_steps >= _MOST_STEPS:
+        if self._stretch_steps >= _MOST_STEPS or len(self._stretches) >= _MOST_NUMBERS:
             self.settle()
 
     def settle(self) -> None:
