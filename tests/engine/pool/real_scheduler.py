@@ -235,12 +235,12 @@ class RealRun:
 
         self.scheduler._preempt_request = preempt  # type: ignore[method-assign]
 
-    def run(self) -> None:
-        """Run all requests to their ends."""
+    def run(self, *, hopeless: bool = False) -> None:
+        """Run all requests to their ends; ``hopeless`` ones too, which the simulator leaves out."""
         coming = deque(
             (self._config.arrival_step(request.arrival_ms), index)
             for index, request in enumerate(self._requests)
-            if self._config.fits(request.prompt_tokens, request.output_tokens)
+            if hopeless or self._config.fits(request.prompt_tokens, request.output_tokens)
         )
         scheduler = self.scheduler
         while coming or scheduler.requests or self._flying:

@@ -215,6 +215,19 @@ def test_requests_that_never_fit(case: tuple[PoolConfig, list[Request]]) -> None
     _compare_and_tell(*case)
 
 
+@pytest.mark.timeout(1200)
+@settings(parent=_MANY, max_examples=200)
+@given(_cases(_unequal(), caching=None, scarce=True))
+def test_what_is_left_out_at_once_never_ends(case: tuple[PoolConfig, list[Request]]) -> None:
+    """Several groups: the engine cannot finish such a request with the pool to itself."""
+    config, requests = case
+    for request in requests:
+        if not config.fits(request.prompt_tokens, request.output_tokens):
+            real = RealRun(config, [request])
+            real.run(hopeless=True)
+            assert real.aborted == [0]
+
+
 _CHUNKED = CacheGroup(kind=GroupKind.CHUNKED, window_tokens=16)
 _CHUNKS = (
     (_CHUNKED,),
